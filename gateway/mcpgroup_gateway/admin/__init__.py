@@ -1,0 +1,1 @@
+"""The admin port: probes, metrics, status, explain, the page for people, and their records."""

@@ -1,0 +1,1 @@
+"""The `mcpgroup` command line."""

@@ -1,0 +1,1 @@
+"""Downstream: MCP over streamable HTTP for clients."""

@@ -1,0 +1,1 @@
+"""Upstream: sessions with the members of the group over streamable HTTP and stdio."""

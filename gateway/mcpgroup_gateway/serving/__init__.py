@@ -1,0 +1,1 @@
+"""Where decisions meet I/O: supervision of members, upstream sessions, calls and their attempts."""

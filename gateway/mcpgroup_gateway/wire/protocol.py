@@ -1,0 +1,78 @@
+"""Names and numbers of the Model Context Protocol that the gateway acts on.
+
+Source: MCP specification, revisions 2025-03-26, 2025-06-18 and 2025-11-25.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+LATEST_VERSION: Final = "2025-11-25"
+#: Revisions with `initialize` and sessions, newest first; what a client may negotiate.
+LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
+#: What a member may answer; 2024-11-05 servers are reached over stdio and streamable HTTP too.
+MEMBER_VERSIONS: Final = (*LEGACY_VERSIONS, "2024-11-05")
+#: Assumed when a client sends no `MCP-Protocol-Version` (streamable HTTP, 2025-06-18).
+ASSUMED_VERSION: Final = "2025-03-26"
+
+SESSION_HEADER: Final = "Mcp-Session-Id"
+VERSION_HEADER: Final = "MCP-Protocol-Version"
+
+
+class Kind(StrEnum):
+    """What a member offers under a name or URI."""
+
+    TOOL = "tools"
+    PROMPT = "prompts"
+    RESOURCE = "resources"
+    TEMPLATE = "resourceTemplates"
+
+
+#: Method of a list request, the kind it lists.
+LIST_METHODS: Final[dict[str, Kind]] = {
+    "tools/list": Kind.TOOL,
+    "prompts/list": Kind.PROMPT,
+    "resources/list": Kind.RESOURCE,
+    "resources/templates/list": Kind.TEMPLATE,
+}
+LIST_METHOD_OF: Final[dict[Kind, str]] = {kind: method for method, kind in LIST_METHODS.items()}
+#: The capability that a member declares for a kind.
+CAPABILITY_OF: Final[dict[Kind, str]] = {
+    Kind.TOOL: "tools",
+    Kind.PROMPT: "prompts",
+    Kind.RESOURCE: "resources",
+    Kind.TEMPLATE: "resources",
+}
+
+CALL_METHODS: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+#: Requests that may run twice whatever they name (DESIGN-MCP section 5).
+READ_METHODS: Final = frozenset(
+    {"ping", "prompts/get", "resources/read", "completion/complete", *LIST_METHODS}
+)
+#: Requests without a session that make sense (DESIGN-MCP section 1).
+SESSIONLESS_METHODS: Final = frozenset({"ping", *LIST_METHODS, *CALL_METHODS})
+#: The methods that metrics name; every other one is `_other`.
+KNOWN_METHODS: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        *LIST_METHODS,
+        *CALL_METHODS,
+    }
+)
+
+#: RFC 5424 severities as MCP names them, least severe first.
+LOG_LEVELS: Final = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)

@@ -1,0 +1,116 @@
+"""Server-sent events: an incremental parser and an encoder.
+
+Source: WHATWG HTML, section 9.2. Lines end with LF, CRLF or CR; comments and unknown fields are
+skipped; an event without data is not dispatched, but its `id` counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+
+
+class EventTooLarge(ValueError):
+    """One event exceeded the parser's limit (bytes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`data` joins its lines with LF; `id` is the last event id seen so far, "" when none was."""
+
+    data: bytes
+    event: str
+    id: str
+
+
+class EventParser:
+    """Feed it bytes in any portions; it returns the events that were completed.
+
+    `retry_seconds` is the reconnection time that the server asked for, None when it did not.
+    Memory is bounded by `max_event_bytes`; an event above it raises `EventTooLarge`.
+    """
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._limit = max_event_bytes
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._data: list[bytes] = []
+        self._size = 0
+        self._event = ""
+        self._skip_lf = False
+        self._at_start = True
+        self.last_id = ""
+        self.retry_seconds: float | None = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        buffer = self._buffer
+        if self._skip_lf and data:
+            self._skip_lf = False
+            if data[:1] == b"\n":
+                data = data[1:]
+        buffer += data
+        if self._at_start and len(buffer) >= 3:
+            self._at_start = False
+            if buffer[:3] == b"\xef\xbb\xbf":
+                del buffer[:3]
+        events: list[Event] = []
+        start = 0
+        position = self._scanned
+        while True:
+            lf = buffer.find(b"\n", position)
+            # bytearray.find is bounded by lf: a CR behind it belongs to a later line.
+            cr = buffer.find(b"\r", position, lf if lf >= 0 else len(buffer))
+            if cr >= 0:
+                end, following = cr, cr + 1
+                if following == len(buffer):
+                    self._skip_lf = True
+                elif buffer[following] == 0x0A:
+                    following += 1
+            elif lf >= 0:
+                end, following = lf, lf + 1
+            else:
+                break
+            self._line(bytes(buffer[start:end]), events)
+            start = position = following
+        del buffer[:start]
+        self._scanned = len(buffer)
+        if len(buffer) + self._size > self._limit:
+            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+        return events
+
+    def _line(self, line: bytes, events: list[Event]) -> None:
+        if not line:
+            if self._data:
+                events.append(Event(b"\n".join(self._data), self._event, self.last_id))
+            self._data = []
+            self._size = 0
+            self._event = ""
+            return
+        name, _, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if name == b"data":
+            self._data.append(value)
+            self._size += len(value) + 1
+            if self._size > self._limit:
+                raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                self.last_id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
+            self.retry_seconds = int(value) / 1000
+
+
+def encode_event(data: bytes) -> bytes:
+    """One `message` event around a JSON document.
+
+    JSON may contain line breaks between its tokens; each line becomes a `data` field of its own.
+    """
+    if b"\n" not in data and b"\r" not in data:
+        return b"event: message\ndata: %b\n\n" % data
+    lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return b"event: message\n%b\n\n" % b"\n".join(b"data: " + line for line in lines)
