@@ -9,10 +9,14 @@ Sources: JSON-RPC 2.0; MCP 2025-11-25, base protocol (ids are strings or integer
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Raw = msgspec.Raw
 
@@ -57,11 +61,11 @@ class Message(msgspec.Struct, gc=False):
 
     @property
     def is_request(self) -> bool:
-        return self.method is not None and bool(bytes(self.id))
+        return self.method is not None and len(self.id) > 0
 
     @property
     def is_notification(self) -> bool:
-        return self.method is not None and not bytes(self.id)
+        return self.method is not None and not len(self.id)
 
     @property
     def is_response(self) -> bool:
@@ -69,7 +73,7 @@ class Message(msgspec.Struct, gc=False):
 
     @property
     def is_error(self) -> bool:
-        return self.method is None and bool(bytes(self.error))
+        return self.method is None and len(self.error) > 0
 
 
 _decoder = msgspec.json.Decoder(Message)
@@ -77,6 +81,7 @@ _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 _list_decoder = msgspec.json.Decoder(list[Raw])
 _string_decoder = msgspec.json.Decoder(str)
 _encoder = msgspec.json.Encoder()
+_WHITESPACE: Final = " \t\r\n"
 
 
 def parse_message(data: bytes) -> Message:
@@ -95,7 +100,7 @@ def parse_message(data: bytes) -> Message:
     except msgspec.ValidationError as fault:
         raise _invalid(data) from fault
     except (msgspec.DecodeError, RecursionError) as fault:
-        raise MalformedMessage(PARSE_ERROR, "the message is not valid JSON") from fault
+        message = _message_with_surrogates(data, fault)
     raw_id = bytes(message.id)
     if message.jsonrpc != "2.0":
         raise MalformedMessage(INVALID_REQUEST, '"jsonrpc" must be "2.0"', _usable_id(raw_id))
@@ -131,6 +136,82 @@ def _invalid(data: bytes) -> MalformedMessage:
     )
 
 
+def _message_with_surrogates(data: bytes, fault: Exception) -> Message:
+    try:
+        members = _members_with_surrogates(data)
+        method = members.get("method")
+        return Message(
+            jsonrpc=_string_decoder.decode(members.get("jsonrpc", b'""')),
+            id=members.get("id", _EMPTY),
+            method=None if method is None else _string_decoder.decode(method),
+            params=members.get("params", _EMPTY),
+            result=members.get("result", _EMPTY),
+            error=members.get("error", _EMPTY),
+        )
+    except (ValueError, RecursionError):
+        raise MalformedMessage(PARSE_ERROR, "the message is not valid JSON") from fault
+
+
+def _members_with_surrogates(data: bytes | Raw) -> dict[str, Raw]:
+    """Split an object that msgspec refuses because a string holds half a surrogate pair.
+
+    RFC 8259 allows `"\\ud83d"`, and JavaScript servers write it when they cut a text in the middle
+    of an emoji; msgspec does not take it. Raises `ValueError` when the bytes are at fault otherwise.
+    """
+    text = bytes(data).decode()
+    members: dict[str, Raw] = {}
+    for start, key_end, value_start, end in _spans(text, "{", "}"):
+        name = json.loads(text[start:key_end])
+        name.encode()  # a name must be writable again
+        members[name] = Raw(text[value_start:end].encode())
+    return members
+
+
+def _items_with_surrogates(data: bytes | Raw) -> list[Raw]:
+    text = bytes(data).decode()
+    return [Raw(text[start:end].encode()) for _, _, start, end in _spans(text, "[", "]")]
+
+
+def _spans(text: str, opening: str, closing: str) -> Iterator[tuple[int, int, int, int]]:
+    """Where the keys (objects only) and values of a JSON container begin and end."""
+    if "\\u" not in text:
+        raise ValueError("not for this parser")
+    position = _skip(text, 0, opening)
+    if text[position : position + 1] == closing:
+        position += 1
+    else:
+        while True:
+            key_start = key_end = position
+            if opening == "{":
+                _, key_end = _json_decoder.raw_decode(text, position)
+                if text[key_start] != '"':
+                    raise ValueError("a key must be a string")
+                position = _skip(text, key_end, ":")
+            _, end = _json_decoder.raw_decode(text, position)
+            yield key_start, key_end, position, end
+            position = _skip(text, end, "")
+            if text[position : position + 1] == closing:
+                position += 1
+                break
+            position = _skip(text, position, ",")
+    if text[position:].strip(_WHITESPACE):
+        raise ValueError("text behind the end")
+
+
+def _skip(text: str, position: int, token: str) -> int:
+    while text[position : position + 1] in _WHITESPACE and position < len(text):
+        position += 1
+    if token:
+        if text[position : position + 1] != token:
+            raise ValueError(f"expected {token}")
+        return _skip(text, position + 1, "")
+    return position
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
 def is_valid_id(raw: bytes) -> bool:
     """True for a JSON string or a JSON integer of any size."""
     return raw[:1] == b'"' or _INTEGER.match(raw) is not None
@@ -150,7 +231,10 @@ def parse_object(raw: bytes | Raw) -> dict[str, Raw]:
     try:
         return _object_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError) as fault:
-        raise MalformedMessage(INVALID_PARAMS, "expected a JSON object") from fault
+        try:
+            return _members_with_surrogates(raw)
+        except (ValueError, RecursionError):
+            raise MalformedMessage(INVALID_PARAMS, "expected a JSON object") from fault
 
 
 def parse_list(raw: bytes | Raw) -> list[Raw]:
@@ -158,7 +242,10 @@ def parse_list(raw: bytes | Raw) -> list[Raw]:
     try:
         return _list_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError) as fault:
-        raise MalformedMessage(INVALID_PARAMS, "expected a JSON array") from fault
+        try:
+            return _items_with_surrogates(raw)
+        except (ValueError, RecursionError):
+            raise MalformedMessage(INVALID_PARAMS, "expected a JSON array") from fault
 
 
 def parse_string(raw: bytes | Raw | None) -> str | None:
@@ -169,6 +256,9 @@ def parse_string(raw: bytes | Raw | None) -> str | None:
         return _string_decoder.decode(raw)
     except msgspec.DecodeError:
         return None
+
+
+_json_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def encode_object(members: dict[str, Raw]) -> bytes:
