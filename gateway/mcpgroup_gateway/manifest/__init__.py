@@ -1,0 +1,103 @@
+"""A file or text that people write, as a valid `McpServerGroup`.
+
+    read(path)            from a file, or from standard input for "-"
+    load(source, name=…)  from bytes
+
+Both are strict: an unknown field at any depth is a fault. Both raise `ManifestError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from mcpgroup_api import API_VERSION, KIND, McpServerGroup, warnings
+from mcpgroup_gateway.manifest.documents import MAX_BYTES, Document, parse
+from mcpgroup_gateway.manifest.faults import Fault, ManifestError, dotted
+from mcpgroup_gateway.manifest.sentences import nulls, sentences
+
+if TYPE_CHECKING:
+    from mcpgroup_gateway.manifest.faults import Path
+
+__all__ = ["MAX_BYTES", "Fault", "Manifest", "ManifestError", "load", "read"]
+
+STDIN: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A valid manifest.
+
+    `source` is what people call it, `digest` is "sha256:" and the hash of its bytes, `warnings`
+    tell what is allowed and probably not meant, with lines.
+    """
+
+    source: str
+    group: McpServerGroup
+    digest: str
+    warnings: tuple[Fault, ...]
+
+
+def read(path: str) -> Manifest:
+    """Read and load a file, or standard input when `path` is "-". Blocks."""
+    name = "<stdin>" if path == STDIN else path
+    try:
+        if path == STDIN:
+            source = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                source = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        text = (error.strerror or str(error)).lower()
+        raise ManifestError(name, [Fault(0, "", f"cannot be read: {text}")]) from error
+    return load(source, name=name)
+
+
+def load(source: bytes, *, name: str) -> Manifest:
+    """`name` stands in errors for the file. Of several documents in `source` exactly one may be a
+    McpServerGroup; the others (a Secret beside it, say) are left to whom they concern."""
+    document = _the_group(parse(source, name=name), name)
+    data = document.data
+    if not isinstance(data, dict):
+        text = "must be a mapping of apiVersion, kind, metadata, spec"
+        raise ManifestError(name, [Fault(document.line(()), "", text)])
+    found: list[tuple[Path, str]] = nulls(data)
+    group: McpServerGroup | None = None
+    try:
+        group = McpServerGroup.model_validate(data)
+    except ValidationError as error:
+        known = {path for path, _ in found}
+        found += [entry for entry in sentences(error, data) if entry[0] not in known]
+    if group is None or found:
+        faults = [Fault(document.line(path), dotted(path), text) for path, text in found]
+        raise ManifestError(name, sorted(faults, key=lambda fault: fault.line))
+    return Manifest(
+        source=name,
+        group=group,
+        digest=f"sha256:{hashlib.sha256(source).hexdigest()}",
+        warnings=tuple(
+            Fault(document.line(path), dotted(path), text) for path, text in warnings(group)
+        ),
+    )
+
+
+def _the_group(documents: list[Document], name: str) -> Document:
+    if not documents:
+        text = f"is empty: it must hold a {KIND} of {API_VERSION}"
+        raise ManifestError(name, [Fault(1, "", text)])
+    if len(documents) == 1:
+        return documents[0]
+    groups = [document for document in documents if _is_group(document.data)]
+    if len(groups) != 1:
+        line = groups[1].line(()) if groups else 1
+        text = f"must hold exactly one {KIND}, it holds {len(groups)} in {len(documents)} documents"
+        raise ManifestError(name, [Fault(line, "", text)])
+    return groups[0]
+
+
+def _is_group(data: Any) -> bool:
+    return isinstance(data, dict) and data.get("kind") == KIND
