@@ -5,8 +5,8 @@
     metrics.bind(replica.snapshot)          # the gauges, read at each scrape
     metrics.request_finished("tools/call", "ok", 0.0123)
 
-Every label value is a word of a vocabulary: methods of the protocol, the words of `words`, members of
-the configuration, tools of the catalogue. Nothing that a client sends can create a series.
+Every label value is a word of a vocabulary: methods of the protocol, the words of `words`, members
+of the configuration, tools of the catalogue. Nothing that a client sends can create a series.
 """
 
 from __future__ import annotations
