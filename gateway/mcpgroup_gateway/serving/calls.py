@@ -1,0 +1,414 @@
+"""One client request and its attempts: select, try, decide what follows, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from mcpgroup_gateway.core.outcomes import LOSSES, Failure
+from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
+from mcpgroup_gateway.core.selection import Refusal
+from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.attempts import Attempt
+from mcpgroup_gateway.serving.relay import Relay
+from mcpgroup_gateway.wire.envelope import (
+    MalformedMessage,
+    encode_error,
+    encode_result,
+    error_object,
+    parse_object,
+)
+from mcpgroup_gateway.wire.refusals import Denied, GatewayError, MemberLost, NoMember, Overloaded
+
+if TYPE_CHECKING:
+    from mcpgroup_gateway.core.endpoint import Endpoint
+    from mcpgroup_gateway.core.group import Attempt as AttemptRecord
+    from mcpgroup_gateway.core.retries import Move
+    from mcpgroup_gateway.core.selection import Selection
+    from mcpgroup_gateway.serving.context import Context
+    from mcpgroup_gateway.serving.interface import Caller
+    from mcpgroup_gateway.serving.targets import Target
+    from mcpgroup_gateway.wire.envelope import Message
+
+_log = logging.getLogger(__name__)
+
+
+class ServedCall:
+    """A request that members answer. Create it, `run` it once; `cancel` at any time."""
+
+    __slots__ = (
+        "_attempt",
+        "_cancelled",
+        "_draining",
+        "_history",
+        "_member_seconds",
+        "_message",
+        "_queued",
+        "_raw_id",
+        "_tries",
+        "began",
+        "caller",
+        "context",
+        "method",
+        "params",
+        "relay",
+        "target",
+    )
+
+    def __init__(self, context: Context, message: Message, caller: Caller) -> None:
+        self.context = context
+        self.caller = caller
+        self.method = message.method or ""
+        self.began = asyncio.get_running_loop().time()
+        self.params = b""
+        self.target: Target | None = None
+        self.relay = Relay(caller, None)
+        self._message = message
+        self._raw_id = message.raw_id
+        self._attempt: Attempt | None = None
+        self._queued: asyncio.Future[AttemptRecord] | None = None
+        self._cancelled: str | None = None
+        self._draining = False
+        self._history = CallHistory()
+        self._tries = 0
+        self._member_seconds = 0.0
+
+    # -- the interface of the front ------------------------------------------------------
+
+    async def run(self) -> bytes | None:
+        outcome, member, error = "internal", None, None
+        context = self.context
+        try:
+            response = await self._serve()
+            if response.is_error:
+                outcome = "rpc_error"
+                return encode_error(self._raw_id, response.error)
+            outcome = "tool_error" if _is_tool_error(response) else "ok"
+            return encode_result(self._raw_id, response.result)
+        except _Cancelled:
+            outcome = "cancelled"
+            return None
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except GatewayError as fault:
+            outcome, member, error = fault.outcome, fault.member, fault.text
+            return encode_error(self._raw_id, fault.error_object(context.name))
+        except MalformedMessage as fault:
+            outcome, error = "invalid", fault.text
+            return encode_error(self._raw_id, error_object(fault.code, fault.text))
+        except Exception as fault:  # noqa: BLE001 - the caller gets an answer whatever is wrong
+            _log.error("a call failed inside the gateway", exc_info=fault)
+            error = "internal error"
+            return encode_error(self._raw_id, error_object(-32603, "internal error"))
+        finally:
+            if self._attempt is not None:
+                member = self._attempt.endpoint.member
+            seconds = asyncio.get_running_loop().time() - self.began
+            context.records.request_finished(
+                self,
+                outcome=outcome,
+                seconds=seconds,
+                overhead=max(0.0, seconds - self._member_seconds),
+                attempts=self._tries,
+                member=member,
+                error=error,
+            )
+
+    def cancel(self, reason: str | None) -> None:
+        if self._cancelled is not None:
+            return
+        self._cancelled = reason or "cancelled by the client"
+        self._interrupt(MemberFailure(Failure.CANCELLED, self._cancelled, sent=False))
+
+    def drain(self) -> None:
+        """The replica ends now: the caller gets -31003 if a member may have run the call."""
+        self._draining = True
+        self._interrupt(MemberFailure(Failure.CANCELLED, "the gateway is draining", sent=False))
+
+    def _interrupt(self, failure: MemberFailure) -> None:
+        if self._attempt is not None:
+            self._attempt.abort(failure)
+        if self._queued is not None and not self._queued.done():
+            self._queued.cancel()
+
+    # -- what an attempt asks ------------------------------------------------------------
+
+    def is_safe_on(self, endpoint: Endpoint) -> bool:
+        assert self.target is not None  # noqa: S101 - set before the first attempt
+        return self.target.is_safe_on(endpoint.member)
+
+    def check_not_refused(self, endpoint: Endpoint) -> None:
+        """Right before something is sent: was the call found to be poisonous meanwhile?
+
+        Raises `Denied`.
+        """
+        target = self.target
+        assert target is not None  # noqa: S101 - set before the first attempt
+        if target.tool is None:
+            return
+        remaining = self.context.quarantine.remaining(
+            target.tool, target.arguments, now=self.context.clock()
+        )
+        if remaining > 0:
+            raise Denied(
+                "suspectedPoison",
+                f"{target.tool} with these arguments ended two members within a minute; "
+                f"it is refused for {remaining:.0f} s",
+                member=endpoint.member,
+                retry_after=remaining,
+            )
+
+    # -- the attempts --------------------------------------------------------------------
+
+    async def _serve(self) -> Message:
+        context = self.context
+        target = self.target = await context.target(self._message, self.caller)
+        self.params = target.params
+        if target.progress_token is not None:
+            self.relay = Relay(self.caller, target.progress_token)
+        error: GatewayError | None = None
+        answer: Message | None = None
+        while True:
+            self._check_interrupted()
+            record, endpoint = await self._select(target, error, answer)
+            if record is None or endpoint is None:
+                assert answer is not None  # noqa: S101 - otherwise _select raised
+                return answer
+            response, move = await self._try(target, record, endpoint)
+            if response is not None:
+                if not target.moves_on(response):
+                    return response
+                # Not found here: ask the next one; the first such answer is the caller's.
+                answer = answer or response
+                target.facts.tried.add(endpoint.id)
+                continue
+            assert move is not None  # noqa: S101 - _try gives one of the two or raises
+            error = move.error
+            self._history = move.history
+            target.facts.needs_safe = move.needs_safe
+            target.facts.tried.add(endpoint.id)
+            if move.delay > 0:
+                await self._pause(move.delay)
+            context.records.failover(self, endpoint, move)
+
+    async def _select(
+        self, target: Target, error: GatewayError | None, answer: Message | None
+    ) -> tuple[AttemptRecord | None, Endpoint | None]:
+        context = self.context
+        selection = context.selector.select(target.facts)
+        if isinstance(selection, Refusal):
+            if selection.waitable and answer is None:
+                return await self._wait_for_slot(target, selection, error)
+            if answer is not None:
+                return None, None
+            context.records.refused(self, selection, error)
+            raise error or _error_of(selection)
+        endpoint = selection.endpoint
+        record = context.group.attempt_started(endpoint.id, safe=self.is_safe_on(endpoint))
+        self._selected(selection)
+        return record, endpoint
+
+    def _selected(self, selection: Selection) -> None:
+        self._tries += 1
+        if self._tries == 1:
+            self.context.retries.first_attempt()
+        self.context.records.selected(self, selection, self._tries)
+
+    async def _try(
+        self, target: Target, record: AttemptRecord, endpoint: Endpoint
+    ) -> tuple[Message | None, Move | None]:
+        """Run one attempt; one of the two values is None. Raises `GatewayError` at the end."""
+        context = self.context
+        attempt = self._attempt = Attempt(self, endpoint, record)
+        context.in_flight.enter(endpoint.id, attempt)
+        outcome = "cancelled"
+        try:
+            response = await self._run_through_session_loss(attempt)
+            context.group.attempt_answered(record)
+            outcome = "rpc_error" if response.is_error else "ok"
+            if outcome == "ok" and _is_tool_error(response):
+                outcome = "tool_error"
+            target.answered(endpoint, response)
+            return response, None
+        except MemberFailure as failure:
+            if failure.failure is Failure.CANCELLED:
+                context.group.attempt_released(record)
+                self._check_interrupted(sent=attempt.sent, member=endpoint.member)
+            outcome = _ATTEMPT_OUTCOMES.get(failure.failure, "member_failed")
+            return None, self._after(target, record, endpoint, failure)
+        except BaseException:
+            context.group.attempt_released(record)
+            raise
+        finally:
+            self._attempt = None
+            self._member_seconds += attempt.upstream_seconds
+            context.in_flight.leave(endpoint.id, attempt)
+            context.records.attempt_finished(endpoint, outcome, attempt.upstream_seconds)
+            context.slot_freed(endpoint)
+
+    async def _run_through_session_loss(self, attempt: Attempt) -> Message:
+        """A lost session proves that the call was not run: open another, replay any method once."""
+        try:
+            return await attempt.run()
+        except MemberFailure as failure:
+            if failure.failure is not Failure.SESSION_LOST or attempt.upstream is None:
+                raise
+        self.context.forget_session(attempt.endpoint, self.caller, attempt.upstream)
+        return await attempt.run()
+
+    def _after(
+        self,
+        target: Target,
+        record: AttemptRecord,
+        endpoint: Endpoint,
+        failure: MemberFailure,
+    ) -> Move:
+        context = self.context
+        shared = context.member(endpoint).shared
+        context.group.attempt_failed(
+            record,
+            failure.failure,
+            reason=failure.reason,
+            retry_after=failure.retry_after,
+            late=failure.late,
+        )
+        if failure.failure is Failure.EXIT and not shared:
+            context.supervisor(endpoint).probe_now()
+        if failure.failure in LOSSES and failure.sent and target.tool is not None:
+            context.quarantine.record_loss(
+                target.tool,
+                target.arguments,
+                endpoint=endpoint.id,
+                began_at=record.began_at,
+                now=context.clock(),
+            )
+        decision = context.retries.after(
+            FailedAttempt(
+                member=endpoint.member,
+                failure=failure.failure,
+                reason=failure.reason,
+                sent=failure.sent,
+                safe=self.is_safe_on(endpoint),
+                status=failure.status,
+                retry_after=failure.retry_after,
+            ),
+            self._history,
+            target.facts.route,
+        )
+        if isinstance(decision, GiveUp):
+            if decision.exhausted:
+                context.records.retries_exhausted()
+            raise decision.error
+        return decision
+
+    async def _wait_for_slot(
+        self, target: Target, refusal: Refusal, error: GatewayError | None
+    ) -> tuple[AttemptRecord, Endpoint]:
+        """Queue for a slot of a member with a concurrency limit. Raises `Overloaded`."""
+        context = self.context
+        waiter: asyncio.Future[AttemptRecord] = asyncio.get_running_loop().create_future()
+        self._queued = waiter
+        full = Overloaded(
+            "queue",
+            "every member that offers this is at its limit of concurrent requests",
+            retryable=True,
+            retry_after=1.0,
+        )
+        if not context.queue.enter(self, waiter, refusal):
+            context.records.refused(self, refusal, error)
+            raise error or full
+        try:
+            async with asyncio.timeout(context.queue_seconds):
+                record = await waiter
+        except TimeoutError:
+            if waiter.done() and not waiter.cancelled():
+                context.group.attempt_released(waiter.result())
+                context.slot_freed(waiter.result().endpoint)
+            context.records.refused(self, refusal, error)
+            raise error or full from None
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                context.group.attempt_released(waiter.result())
+                context.slot_freed(waiter.result().endpoint)
+                raise
+            self._check_interrupted()
+            raise
+        finally:
+            self._queued = None
+            context.queue.leave(self, waiter)
+        self._tries += 1
+        if self._tries == 1:
+            context.retries.first_attempt()
+        return record, record.endpoint
+
+    async def _pause(self, seconds: float) -> None:
+        """Backoff before a further attempt; a cancel ends it."""
+        waiter: asyncio.Future[AttemptRecord] = asyncio.get_running_loop().create_future()
+        self._queued = waiter
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except TimeoutError:
+            return
+        except asyncio.CancelledError:
+            self._check_interrupted()
+            raise
+        finally:
+            self._queued = None
+
+    def _check_interrupted(self, *, sent: bool = False, member: str | None = None) -> None:
+        """Raises `_Cancelled` after `cancel`, the caller's error after `drain`."""
+        if self._cancelled is not None:
+            raise _Cancelled
+        if self._draining:
+            may_have_run = sent or self._history.may_have_run
+            if may_have_run:
+                raise MemberLost(
+                    "draining",
+                    "the gateway ended before the member answered",
+                    member=member,
+                    may_have_run=True,
+                )
+            raise NoMember("draining", "the gateway ended before the call was sent", retryable=True)
+
+
+class _Cancelled(Exception):
+    """The caller gave up; nothing is to be answered."""
+
+
+_ATTEMPT_OUTCOMES = {
+    Failure.DEADLINE: "timeout",
+    Failure.STALLED: "timeout",
+    Failure.BUSY: "overloaded",
+    Failure.EVICTED: "cancelled",
+    Failure.CANCELLED: "cancelled",
+}
+
+
+def _is_tool_error(response: Message) -> bool:
+    result = bytes(response.result)
+    if b'"isError"' not in result:
+        return False
+    try:
+        return bytes(parse_object(result).get("isError", b"")) == b"true"
+    except MalformedMessage:
+        return False
+
+
+def _error_of(refusal: Refusal) -> GatewayError:
+    """What a call is told that no member was selected for."""
+    if refusal.reason in ("busy", "concurrency"):
+        return Overloaded(
+            refusal.reason,
+            "every member that offers this is busy",
+            retryable=True,
+            retry_after=refusal.retry_after,
+        )
+    return NoMember(
+        refusal.reason,
+        "no member can take this call now",
+        retryable=True,
+        retry_after=refusal.retry_after,
+    )
