@@ -42,7 +42,7 @@ class Entry:
     safe: bool
 
 
-def parse_entries(kind: Kind, items: Iterable[Raw]) -> tuple[list[Entry], list[str]]:
+def parse_entries(kind: Kind, items: Iterable[Raw]) -> tuple[tuple[Entry, ...], list[str]]:
     """Read the items of one list, all pages together.
 
     Returns the entries and one sentence for each item that is left out: one bad entry must not
@@ -62,7 +62,7 @@ def parse_entries(kind: Kind, items: Iterable[Raw]) -> tuple[list[Entry], list[s
             faults.append(f"{kind.value}[{index}] is left out: it repeats {entry.name!r}")
             continue
         entries[entry.name] = entry
-    return list(entries.values()), faults
+    return tuple(entries.values()), faults
 
 
 def _parse(kind: Kind, raw: bytes) -> Entry:
@@ -101,16 +101,13 @@ def _is_safe(members: Mapping[str, Raw]) -> bool:
 class MemberCatalogue:
     """All that a member said of itself.
 
-    `capabilities` is the raw object of its `initialize` result. `complete` says that each list it
-    declares was read to the end; `faults` what was left out or went wrong. `hash` is equal for
-    equal entries, whatever order they came in.
+    `capabilities` are those of its `initialize` result, their values raw. `hash` is equal for equal
+    entries, whatever order they came in.
     """
 
     entries: Mapping[Kind, tuple[Entry, ...]]
-    capabilities: bytes = b""
+    capabilities: Mapping[str, Raw] = field(default_factory=dict)
     instructions: str | None = None
-    complete: bool = True
-    faults: tuple[str, ...] = ()
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:

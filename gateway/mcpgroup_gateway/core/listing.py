@@ -8,7 +8,6 @@ each replica; an order by members would tie it to one replica's view.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from bisect import bisect_right
 from typing import TYPE_CHECKING
@@ -38,11 +37,11 @@ def decode_cursor(kind: Kind, cursor: str) -> str:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         payload = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, RecursionError, binascii.Error) as fault:
+        match payload:
+            case [kind.value, str(name)] if encode_cursor(kind, name) == cursor:
+                return name
+    except (ValueError, RecursionError) as fault:
         raise BadCursor("the cursor is not one of this server") from fault
-    match payload:
-        case [kind.value, str(name)] if encode_cursor(kind, name) == cursor:
-            return name
     raise BadCursor("the cursor is not one of this list")
 
 

@@ -43,6 +43,7 @@ _SLOTS_A_SECOND = 10
 _MAX_GROWTH = 8
 
 _PASSED = frozenset({Failure.DEADLINE, Failure.STALLED})
+_FREE_MOVES = {Failure.BUSY: "busy", Failure.EVICTED: "evicted"}
 _BAD_ANSWERS = frozenset({Failure.HTTP_ERROR, Failure.MALFORMED, Failure.TOO_LARGE})
 
 
@@ -119,7 +120,7 @@ def decide(
     if failed.failure in _PASSED:
         return GiveUp(error)
     if not ran:
-        reason = "busy" if failed.failure is Failure.BUSY else "connect"
+        reason = _FREE_MOVES.get(failed.failure, "connect")
         return Move(history, history.may_have_run, 0.0, reason, error)
     if not failed.safe or failed.failure is Failure.TOO_LARGE:
         return GiveUp(error)
@@ -158,7 +159,7 @@ def _error_of(failed: FailedAttempt, history: CallHistory) -> GatewayError:
     else:
         kind, text = MemberLost, f"member {member} was lost during the call: {failed.reason}"
     return kind(
-        "lost" if kind is MemberLost else failure.value,
+        {MemberLost: "lost", DeadlinePassed: "deadline"}.get(kind, failure.value),
         text,
         member=member,
         retryable=retryable,

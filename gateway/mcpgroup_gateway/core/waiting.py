@@ -22,7 +22,7 @@ WAITERS_A_SLOT = 4
 class WaitingRoom(Generic[W]):
     """`W` is whatever stands for a waiting call; each waits once at a time.
 
-    Waiters are bounded a set of endpoints, and with it in all: at most 4 × the slots of the set.
+    Waiters are bounded a set of endpoints, and with it in all: at most 4 for each slot of it.
     """
 
     def __init__(self) -> None:
