@@ -59,12 +59,12 @@ class Handshake:
 
 
 class Exchange(Protocol):
-    """One request in flight.
+    """One request in flight."""
 
-    `sent` is false as long as no byte of it was written to a socket or pipe.
-    """
-
-    sent: bool
+    @property
+    def sent(self) -> bool:
+        """False as long as no byte of the request was written to a socket or pipe."""
+        ...
 
     async def next(self) -> Message:
         """The next message of this exchange; the response ends it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 
@@ -29,7 +30,9 @@ class EventParser:
     """Feed it bytes in any portions; it returns the events that were completed.
 
     `retry_seconds` is the reconnection time that the server asked for, None when it did not.
-    Memory is bounded by `max_event_bytes`; an event above it raises `EventTooLarge`.
+    `last_id` changes when an event is complete, so that a stream that breaks inside of an event is
+    resumed before it. Memory is bounded by `max_event_bytes`; an event above it raises
+    `EventTooLarge`.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
@@ -41,6 +44,7 @@ class EventParser:
         self._event = ""
         self._skip_lf = False
         self._at_start = True
+        self._next_id: str | None = None
         self.last_id = ""
         self.retry_seconds: float | None = None
 
@@ -51,9 +55,11 @@ class EventParser:
             if data[:1] == b"\n":
                 data = data[1:]
         buffer += data
-        if self._at_start and len(buffer) >= 3:
+        if self._at_start:
+            if len(buffer) < 3 and _BYTE_ORDER_MARK.startswith(buffer):
+                return []
             self._at_start = False
-            if buffer[:3] == b"\xef\xbb\xbf":
+            if buffer.startswith(_BYTE_ORDER_MARK):
                 del buffer[:3]
         events: list[Event] = []
         start = 0
@@ -82,6 +88,9 @@ class EventParser:
 
     def _line(self, line: bytes, events: list[Event]) -> None:
         if not line:
+            if self._next_id is not None:
+                self.last_id = self._next_id
+                self._next_id = None
             if self._data:
                 events.append(Event(b"\n".join(self._data), self._event, self.last_id))
             self._data = []
@@ -100,7 +109,7 @@ class EventParser:
             self._event = value.decode("utf-8", "replace")
         elif name == b"id":
             if b"\0" not in value:
-                self.last_id = value.decode("utf-8", "replace")
+                self._next_id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self.retry_seconds = int(value) / 1000
 
