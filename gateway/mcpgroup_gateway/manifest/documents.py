@@ -150,12 +150,26 @@ class _Builder:
             self.lines[(*path, key)] = line
             data[key] = self.build(value_node, (*path, key), depth + 1)
         for other in merged:
-            for key_node, value_node in other.value:
-                key = _key(key_node, path)
-                if key not in data:
-                    self.lines[(*path, key)] = key_node.start_mark.line + 1
-                    data[key] = self.build(value_node, (*path, key), depth + 1)
+            self._merge(other, path, depth + 1, data)
         return data
+
+    def _merge(self, node: yaml.MappingNode, path: Path, depth: int, data: dict[str, Any]) -> None:
+        """Adds what `data` does not have yet, first the mapping's own keys, then its merges."""
+        line = node.start_mark.line + 1
+        self._made += 1
+        if self._made > _MAX_NODES or depth > _MAX_DEPTH:
+            raise _Refused(line, (), _too_much(depth))
+        merged: list[yaml.MappingNode] = []
+        for key_node, value_node in node.value:
+            if key_node.tag == _TAG + "merge":
+                merged += _merged(value_node, path)
+                continue
+            key = _key(key_node, path)
+            if key not in data:
+                self.lines[(*path, key)] = key_node.start_mark.line + 1
+                data[key] = self.build(value_node, (*path, key), depth + 1)
+        for other in merged:
+            self._merge(other, path, depth + 1, data)
 
 
 def _merged(node: yaml.Node, path: Path) -> list[yaml.MappingNode]:
