@@ -3,7 +3,7 @@
 A name means one definition: the one that most members offer, ties to manifest order. It is chosen
 by what the members say they have and never by which of them is up, so that lists do not flap.
 Only members with that definition are candidates for the name; the others are *shadowed* for it,
-reported, and reached by `<member><separator><name>`. URIs are never rewritten and never in conflict.
+reported, and reached by `<member><separator><name>`. URIs are never rewritten, never in conflict.
 
 The canary is exempt. Its callers see its entries over those of the stable pool and fall back to the
 stable definition; everybody else sees the stable pool alone, in which the canary is a last resort

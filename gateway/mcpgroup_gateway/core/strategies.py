@@ -1,7 +1,8 @@
 """The seven ways to choose one of several endpoints that could all serve a call.
 
 `choose` looks and changes nothing, so that `explain` tells what the next call would get; `picked`
-is told what was really chosen. Candidates come in manifest order, which breaks every tie.
+is told what was really chosen. Candidates come in manifest order, which breaks every tie. A call
+that only one endpoint can serve is no choice: strategies do not hear of it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ class Strategy(Protocol):
     def choose(
         self, candidates: Sequence[Endpoint], *, now: float, key: bytes
     ) -> tuple[Endpoint, float | None]:
-        """One of at least one candidate, with its score where the strategy has one.
+        """One of the candidates, with its score where the strategy has one.
 
         `key` is what ConsistentHash hashes, empty when the caller has none.
         """
         ...
 
     def picked(self, endpoint: Endpoint, candidates: Sequence[Endpoint]) -> None:
-        """`endpoint` gets the call."""
+        """`endpoint` gets the call; it was chosen among `candidates`."""
         ...
 
 
@@ -65,10 +66,9 @@ class WeightedRoundRobin:
     """nginx's smooth weighted round robin: 5/1/1 gives a a b a c a a.
 
     Each choice adds its weight to every candidate and takes the sum of the weights from the
-    largest. What an absent member had gained is dropped, so that it cannot come back with it. A
-    call that only one member can serve is no choice and changes nothing.
+    largest. What an absent member had gained is dropped, so that it cannot come back with it.
 
-    Source: nginx, commit 52327e0627f4 ("Upstream: smooth weighted round-robin balancing").
+    Source: nginx, ngx_http_upstream_round_robin.c.
     """
 
     def __init__(self) -> None:
@@ -87,8 +87,6 @@ class WeightedRoundRobin:
         return best, float(most)
 
     def picked(self, endpoint: Endpoint, candidates: Sequence[Endpoint]) -> None:
-        if len(candidates) == 1:
-            return
         current = self._current
         self._current = {each.id: current.get(each.id, 0) + each.weight for each in candidates}
         self._current[endpoint.id] -= sum(each.weight for each in candidates)
@@ -147,7 +145,7 @@ class Priority:
 
 
 class LeastLatency:
-    """Calls in flight + 0.5 × the 95th percentile of recent answers in seconds.
+    """Calls in flight + 0.5 times the 95th percentile of recent answers in seconds.
 
     A member without recent answers scores the median of the others, so that it is neither flooded
     nor forgotten.
