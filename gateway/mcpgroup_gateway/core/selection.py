@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mcpgroup_gateway.core.canary import Target, target_of
 from mcpgroup_gateway.core.counts import breakers_ignored
-from mcpgroup_gateway.core.endpoint import State
 from mcpgroup_gateway.core.funnel import (
     CallFacts,
     Drop,
@@ -30,6 +29,7 @@ from mcpgroup_gateway.core.funnel import (
     match_drop,
     state_drop,
 )
+from mcpgroup_gateway.core.preferences import narrow, soft_steps
 from mcpgroup_gateway.core.strategies import strategy_named
 
 if TYPE_CHECKING:
@@ -165,16 +165,17 @@ class Selector:
         for endpoint in self._group.endpoints.values():
             if state_drop(endpoint, facts, now) is None and match_drop(endpoint, facts) is None:
                 (candidates if endpoint.breaker.allows(now) else blocked).append(endpoint)
+        locality = self._policy.locality
         target = self._target(facts)
         pools = self._pools(candidates, blocked, target, facts)
         full: list[Endpoint] = []
         for pool in pools:
             if not pool.candidates:
                 continue
-            among = self._narrow(pool.candidates, facts, now)
+            among = narrow(pool.candidates, facts, locality, now)
             if among:
                 if steps is not None:
-                    steps += self._soft_steps(candidates, pool.candidates, among, facts, now)
+                    steps += soft_steps(candidates, pool.candidates, among, facts, locality, now)
                 return self._choose(among, facts, target, now)
             full += pool.candidates
             if pool.queues:
@@ -210,49 +211,6 @@ class Selector:
             pools.insert(0, pool(lambda e: e.member == target.member, queues=False))
         return pools
 
-    def _narrow(
-        self, candidates: Sequence[Endpoint], facts: CallFacts, now: float
-    ) -> list[Endpoint]:
-        """Those of the best rank below their limit; none when all are at it."""
-        best = 0
-        among: list[Endpoint] = []
-        for endpoint in candidates:
-            if endpoint.max_concurrent and endpoint.in_flight >= endpoint.max_concurrent:
-                continue
-            rank = self._rank(endpoint, facts, now)
-            if not among or rank < best:
-                best = rank
-                among = [endpoint]
-            elif rank == best:
-                among.append(endpoint)
-        return among
-
-    def _rank(self, endpoint: Endpoint, facts: CallFacts, now: float) -> int:
-        """Smaller is preferred: half-open and unsafe, then readiness, then place."""
-        rank = 0
-        breaker = endpoint.breaker
-        # An unsafe call leaves the half-open slot to a safe one, but for one more cooldown only:
-        # with unsafe calls alone nobody would ever try the member.
-        if breaker.open_until is not None and not (
-            endpoint.member in facts.safe_on
-            or now >= breaker.open_until + breaker.policy.cooldown_seconds
-        ):
-            rank = 1
-        rank *= 3
-        if endpoint.state is not State.READY:
-            rank += 1 if endpoint.state is State.COLD else 2
-        rank *= 64
-        if facts.route is not None and facts.route.members:
-            return rank + facts.route.members.index(endpoint.member)
-        locality = self._policy.locality
-        if (
-            locality.region is not None
-            and locality.mode == "Prefer"
-            and endpoint.region != locality.region
-        ):
-            return rank + 1
-        return rank
-
     def _choose(
         self, among: Sequence[Endpoint], facts: CallFacts, target: Target | None, now: float
     ) -> _Outcome:
@@ -274,7 +232,7 @@ class Selector:
         if not blocked:
             return _Outcome(self._why_none(facts, now))
         if breakers_ignored(blocked, now):
-            among = self._narrow(blocked, facts, now)
+            among = narrow(blocked, facts, self._policy.locality, now)
             if among:
                 return self._choose(among, facts, target, now)
         cooling = [e for e in blocked if e.breaker.open_until is not None]
@@ -297,40 +255,6 @@ class Selector:
         if endpoints and all(match_drop(e, facts) is Drop.NOT_OFFERED for e in endpoints):
             return Refusal("unknown")
         return Refusal("no_member")
-
-    def _soft_steps(
-        self,
-        candidates: Sequence[Endpoint],
-        pool: Sequence[Endpoint],
-        among: Sequence[Endpoint],
-        facts: CallFacts,
-        now: float,
-    ) -> list[StepReport]:
-        """What `_pools` and `_narrow` did, in words."""
-        best = self._rank(among[0], facts, now)
-        others = {e.id: "is not in the caller's pool" for e in candidates if e not in pool}
-        full = {}
-        later = {}
-        for endpoint in pool:
-            if endpoint in among:
-                continue
-            rank = self._rank(endpoint, facts, now)
-            if endpoint.max_concurrent and endpoint.in_flight >= endpoint.max_concurrent:
-                full[endpoint.id] = f"has {endpoint.in_flight} calls in flight, its limit"
-            elif rank // 192 > best // 192:
-                later[endpoint.id] = "is half-open and waits for a safe call"
-            elif rank // 64 > best // 64:
-                later[endpoint.id] = f"is {endpoint.state.value}, others are ready before it"
-            elif facts.route is not None and facts.route.members:
-                later[endpoint.id] = "comes later in the route"
-            else:
-                later[endpoint.id] = f"is in region {endpoint.region}"
-        pooled = tuple(endpoint.id for endpoint in pool)
-        return [
-            StepReport("canary", pooled, others),
-            StepReport("concurrency", tuple(id_ for id_ in pooled if id_ not in full), full),
-            StepReport("preference", tuple(endpoint.id for endpoint in among), later),
-        ]
 
 
 def _reason(endpoint: Endpoint, facts: CallFacts, target: Target | None) -> str:
