@@ -1,0 +1,51 @@
+# make run      serve examples/time.yaml at http://127.0.0.1:8080/mcp (RUN="other.yaml --port 80")
+# make test     format check, lint, types, layers, tests
+# make lint     the same without tests
+# make format   write the format
+#
+# Each target makes .venv when it is missing and needs nothing but Python 3.11 or later. What was
+# installed is remembered in stamp files and done again when pyproject.toml changes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := crds gateway tests
+RUN ?= examples/time.yaml
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test lint format
+.DELETE_ON_ERROR:
+
+run: $(VENV)/run.stamp
+	@exec $(BIN)/mcpgroup run $(RUN)
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/test.stamp
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+# --group needs pip 25.1.
+$(VENV)/pip.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+# The server that examples/time.yaml starts is a program of its own, not a dependency of ours.
+$(VENV)/run.stamp: $(VENV)/pip.stamp pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[gateway]' 'mcp-server-time>=2026.10'
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/pip.stamp pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[gateway]' --group test --group lint
+	@touch $@
