@@ -14,6 +14,8 @@ from mcpgroup_gateway.serving.attempts import Attempt
 from mcpgroup_gateway.serving.relay import Relay
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
+    Message,
+    Raw,
     encode_error,
     encode_result,
     error_object,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.context import Context
     from mcpgroup_gateway.serving.interface import Caller
     from mcpgroup_gateway.serving.targets import Target
-    from mcpgroup_gateway.wire.envelope import Message
 
 _log = logging.getLogger(__name__)
 
@@ -165,6 +166,8 @@ class ServedCall:
     async def _serve(self) -> Message:
         context = self.context
         target = self.target = await context.target(self._message, self.caller)
+        if target.result is not None:
+            return Message(jsonrpc="2.0", result=Raw(target.result))
         self.params = target.params
         if target.progress_token is not None:
             self.relay = Relay(self.caller, target.progress_token)
@@ -191,7 +194,7 @@ class ServedCall:
             target.facts.tried.add(endpoint.id)
             if move.delay > 0:
                 await self._pause(move.delay)
-            context.records.failover(self, endpoint, move)
+            context.records.failover(self, endpoint, move, context.candidates_left(target))
 
     async def _select(
         self, target: Target, error: GatewayError | None, answer: Message | None
@@ -337,7 +340,7 @@ class ServedCall:
             raise
         finally:
             self._queued = None
-            context.queue.leave(self, waiter)
+            context.queue.leave(self)
         self._tries += 1
         if self._tries == 1:
             context.retries.first_attempt()

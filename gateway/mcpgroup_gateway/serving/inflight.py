@@ -1,0 +1,53 @@
+"""Attempts in flight by endpoint, oldest first, and what an eviction does to them.
+
+DESIGN section 5: when a member is evicted on hard evidence, safe calls that wait on it move at
+once; on soft evidence all but the oldest do, because it may be the cause. What was not sent yet
+moves in either case.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcpgroup_gateway.core.outcomes import Evidence, Failure
+from mcpgroup_gateway.members.upstream import MemberFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcpgroup_gateway.serving.attempts import Attempt
+
+
+class AttemptsInFlight:
+    """`may_move` says whether a call has another member to go to."""
+
+    def __init__(self, may_move: Callable[[Attempt], bool]) -> None:
+        self._may_move = may_move
+        self._attempts: dict[str, dict[Attempt, None]] = {}
+
+    def enter(self, endpoint_id: str, attempt: Attempt) -> None:
+        attempts = self._attempts.get(endpoint_id)
+        if attempts is None:
+            attempts = self._attempts[endpoint_id] = {}
+        attempts[attempt] = None
+
+    def leave(self, endpoint_id: str, attempt: Attempt) -> None:
+        attempts = self._attempts.get(endpoint_id)
+        if attempts is not None:
+            attempts.pop(attempt, None)
+            if not attempts:
+                del self._attempts[endpoint_id]
+
+    def evicted(self, endpoint_id: str, evidence: Evidence, reason: str) -> None:
+        waiting = list(self._attempts.get(endpoint_id, ()))
+        for number, attempt in enumerate(waiting):
+            if attempt.sent:
+                oldest = evidence is Evidence.SOFT and number == 0
+                if oldest or not attempt.call.is_safe_on(attempt.endpoint):
+                    continue
+            if self._may_move(attempt):
+                text = f"its member left rotation: {reason}"
+                attempt.abort(MemberFailure(Failure.EVICTED, text, sent=attempt.sent))
+
+    def all(self) -> list[Attempt]:
+        return [attempt for attempts in self._attempts.values() for attempt in attempts]

@@ -1,0 +1,248 @@
+"""The group as the front sees it: what is answered here, and what members are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from mcpgroup_gateway import __version__
+from mcpgroup_gateway.core.catalogue import BadCursor
+from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.calls import ServedCall
+from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
+from mcpgroup_gateway.wire.envelope import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MalformedMessage,
+    encode_error,
+    encode_json,
+    encode_result,
+    error_object,
+    parse_object,
+    parse_string,
+)
+from mcpgroup_gateway.wire.protocol import CAPABILITY_OF, LIST_METHODS, LOG_LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mcpgroup_gateway.members.upstream import Upstream
+    from mcpgroup_gateway.serving.context import Context
+    from mcpgroup_gateway.serving.interface import Call, Caller
+    from mcpgroup_gateway.serving.sessions import Session, SessionTable
+    from mcpgroup_gateway.wire.envelope import Message, Raw
+    from mcpgroup_gateway.wire.protocol import Kind
+
+_EMPTY_RESULT: Final = b"{}"
+_LEVEL_SECONDS: Final = 5.0
+
+
+class GroupService:
+    """Implements `serving.interface.Service`; `description` is the group's."""
+
+    def __init__(self, context: Context, sessions: SessionTable, description: str) -> None:
+        self.context = context
+        self.description = description
+        self.draining = False
+        self._sessions = sessions
+        self._first_wait_ends: float | None = None
+        self._setting_levels: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        return self.context.name
+
+    @property
+    def is_draining(self) -> bool:
+        return self.draining
+
+    # -- the interface of the front ------------------------------------------------------
+
+    async def initialize(self, params: dict[str, Raw], protocol_version: str) -> bytes:
+        await self.first_catalogues()
+        view = self.context.catalogues.view(canary=False)
+        info: dict[str, object] = {"name": self.name, "version": __version__}
+        if self.description:
+            info["description"] = self.description
+        members = [
+            b'"protocolVersion":%b' % encode_json(protocol_version),
+            b'"capabilities":%b' % view.capabilities(),
+            b'"serverInfo":%b' % encode_json(info),
+        ]
+        instructions = view.instructions()
+        if instructions is not None:
+            members.append(b'"instructions":%b' % encode_json(instructions))
+        return b"{%b}" % b",".join(members)
+
+    def begin(self, message: Message, caller: Caller) -> Call:
+        method = message.method
+        if method in LIST_METHODS or method in _ANSWERED_HERE or _is_not_offered(method or ""):
+            return _LocalCall(self, message, caller)
+        return ServedCall(self.context, message, caller)
+
+    def notify(self, message: Message, caller: Caller) -> None:
+        if message.method != "notifications/cancelled" or caller.session is None:
+            return  # roots/list_changed ends here: upstream sessions declare no roots yet
+        try:
+            params = parse_object(message.params)
+        except MalformedMessage:
+            return
+        calls = caller.session.calls.get(bytes(params.get("requestId", b"")), ())
+        # Clients reuse ids; a cancel that could mean either call must not hit the wrong one.
+        if len(calls) == 1:
+            calls[0].cancel(parse_string(params.get("reason")))
+
+    # -- lists ---------------------------------------------------------------------------
+
+    async def first_catalogues(self) -> None:
+        """Wait for members that were never read, at most 10 s from the first one who asked."""
+        catalogues = self.context.catalogues
+        missing = catalogues.missing()
+        if not missing:
+            self._first_wait_ends = None
+            return
+        clock = asyncio.get_running_loop().time
+        if self._first_wait_ends is None:
+            startup = self.context.policy.health.startup_timeout_seconds
+            self._first_wait_ends = clock() + min(FIRST_CATALOGUE_SECONDS, startup)
+        self.context.want(name for name in missing if not self.context.promises(name))
+        while catalogues.missing() and (left := self._first_wait_ends - clock()) > 0:
+            await catalogues.wait(left)
+
+    async def list(self, kind: Kind, message: Message, caller: Caller) -> bytes:
+        """The result of a list request. Raises `MalformedMessage`."""
+        await self.first_catalogues()
+        raw = parse_object(message.params).get("cursor")
+        cursor = None
+        if raw is not None and bytes(raw) != b"null":
+            cursor = parse_string(raw)
+            if cursor is None:
+                raise MalformedMessage(INVALID_PARAMS, '"cursor" must be a string')
+        try:
+            return self.context.view(caller).listing(kind).page(cursor)
+        except BadCursor as fault:
+            raise MalformedMessage(INVALID_PARAMS, f"invalid cursor: {fault}") from fault
+
+    def lists_changed(self, kinds: Iterable[Kind]) -> None:
+        """Tell every client session once for each capability whose lists changed."""
+        changed = {CAPABILITY_OF[kind]: kind for kind in kinds}
+        for session in self._sessions.all():
+            for kind in changed.values():
+                session.notify_list_changed(kind)
+
+    # -- log levels ----------------------------------------------------------------------
+
+    def set_level(self, message: Message, caller: Caller) -> bytes:
+        """Keep a session's level and pass it on in the background. Raises `MalformedMessage`."""
+        level = parse_string(parse_object(message.params).get("level"))
+        if level not in LOG_LEVELS:
+            raise MalformedMessage(INVALID_PARAMS, f'"level" must be one of {", ".join(LOG_LEVELS)}')
+        if caller.session is not None:
+            caller.session.log_level = level
+            for upstream in self.context.upstreams.peek(caller.session.id):
+                self._send_level(upstream, level)
+            self._level_shared_sessions()
+        return _EMPTY_RESULT
+
+    async def upstream_opened(self, owner: str, upstream: Upstream) -> None:
+        """A new upstream session of a caller gets the level that its client asked for."""
+        session = self._sessions.get(owner)
+        if session is not None:
+            if session.closed:
+                return
+            if session.log_level is not None:
+                await _set_level(upstream, session.log_level)
+
+    def control_opened(self, upstream: Upstream, *, shared: bool) -> None:
+        level = self._most_verbose()
+        if shared and level is not None:
+            self._send_level(upstream, level)
+
+    def session_ended(self, session: Session) -> None:
+        self.context.upstreams.close_owner(session.id)
+
+    async def close(self) -> None:
+        for task in self._setting_levels:
+            task.cancel()
+        await asyncio.gather(*self._setting_levels, return_exceptions=True)
+
+    def _level_shared_sessions(self) -> None:
+        level = self._most_verbose()
+        for supervisor in self.context.supervisors.values():
+            shared = self.context.settings[supervisor.endpoint.id].shared
+            if shared and supervisor.control is not None and level is not None:
+                self._send_level(supervisor.control, level)
+
+    def _most_verbose(self) -> str | None:
+        levels = [s.log_level for s in self._sessions.all() if s.log_level is not None]
+        return min(levels, key=LOG_LEVELS.index, default=None)
+
+    def _send_level(self, upstream: Upstream, level: str) -> None:
+        task = asyncio.create_task(_set_level(upstream, level), name="set log level")
+        self._setting_levels.add(task)
+        task.add_done_callback(self._setting_levels.discard)
+
+
+_ANSWERED_HERE: Final = frozenset({"logging/setLevel", "ping"})
+
+
+def _is_not_offered(method: str) -> bool:
+    """Methods of the protocol whose capability the gateway does not declare yet."""
+    return method.startswith("tasks/") or method in (
+        "resources/subscribe",
+        "resources/unsubscribe",
+    )
+
+
+async def _set_level(upstream: Upstream, level: str) -> None:
+    if b'"logging"' not in upstream.handshake.capabilities:
+        return
+    exchange = upstream.request(
+        "logging/setLevel", b'{"level":%b}' % encode_json(level), safe=True
+    )
+    try:
+        async with asyncio.timeout(_LEVEL_SECONDS):
+            while not (await exchange.next()).is_response:
+                pass
+    except (MemberFailure, TimeoutError):
+        return
+    finally:
+        exchange.close()
+
+
+class _LocalCall:
+    """A request that no member is asked for."""
+
+    __slots__ = ("_caller", "_message", "_service")
+
+    def __init__(self, service: GroupService, message: Message, caller: Caller) -> None:
+        self._service = service
+        self._message = message
+        self._caller = caller
+
+    async def run(self) -> bytes | None:
+        method = self._message.method or ""
+        raw_id = self._message.raw_id
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        outcome = "ok"
+        try:
+            if method == "ping":
+                return encode_result(raw_id, _EMPTY_RESULT)
+            if method == "logging/setLevel":
+                return encode_result(raw_id, self._service.set_level(self._message, self._caller))
+            kind = LIST_METHODS.get(method)
+            if kind is None:
+                raise MalformedMessage(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+            return encode_result(raw_id, await self._service.list(kind, self._message, self._caller))
+        except MalformedMessage as fault:
+            outcome = "invalid"
+            return encode_error(raw_id, error_object(fault.code, fault.text))
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            self._service.context.records.answered_here(method, outcome, loop.time() - began)
+
+    def cancel(self, reason: str | None) -> None:
+        """Answered at once or within the wait for catalogues; there is nothing to cancel."""
