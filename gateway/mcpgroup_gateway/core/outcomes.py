@@ -60,6 +60,17 @@ _HARD = frozenset(
     }
 )
 
+#: 401, 403 and 405 are missing here: a member that answers so to a probe or start is of no use.
+_NO_EVIDENCE = frozenset(
+    {
+        Failure.BUSY,
+        Failure.SESSION_LOST,
+        Failure.EVICTED,
+        Failure.CANCELLED,
+        Failure.STALLED,
+    }
+)
+
 
 def evidence_of_call(failure: Failure) -> Evidence:
     """What a failed call proves for rotation, breaker and circuit.
@@ -71,7 +82,7 @@ def evidence_of_call(failure: Failure) -> Evidence:
 
 def evidence_of_probe(failure: Failure, calls_in_flight: int) -> Evidence:
     """What a failed probe proves: many servers answer nothing while a tool runs."""
-    if failure in (Failure.STALLED, Failure.CANCELLED, Failure.BUSY):
+    if failure in _NO_EVIDENCE:
         return Evidence.NONE
     if failure is Failure.PROBE_TIMEOUT and calls_in_flight > 0:
         return Evidence.SOFT
