@@ -177,7 +177,6 @@ class HttpCall:
     def connect_failed(self, failure: MemberFailure) -> None:
         failure.sent = self.sent  # a redirect or a second try may have followed the first bytes
         self._fail(failure)
-        self._signal.wake()
 
     def head_received(self, head: Head) -> None:
         if head.status in _MOVED and self._redirect is not None:
@@ -226,7 +225,6 @@ class HttpCall:
             self._pool, self._request = redirect(head)
         except MemberFailure as failure:
             self._fail(failure)
-            self._signal.wake()
             return
         self._retried = False
         self.start()
@@ -235,6 +233,7 @@ class HttpCall:
         if self.failure is None:
             self.failure = failure
         self._drop_connection()
+        self._signal.wake()
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None

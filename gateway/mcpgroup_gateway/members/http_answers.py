@@ -30,8 +30,7 @@ def media_type(head: Head) -> str:
     return head.field(b"content-type").partition(";")[0].strip().lower()
 
 
-def is_json(head: Head) -> bool:
-    media = media_type(head)
+def is_json(media: str) -> bool:
     return media == "application/json" or media.endswith("+json")
 
 

@@ -140,9 +140,17 @@ class StreamableExchange:
             self._stop()
 
     def push(self, message: Message) -> None:
-        """Give the reader a notification that came for this exchange."""
-        if not self._answered and self._failure is None and len(self._ready) < MAX_READY:
+        """Give the reader a notification from the exchange's own stream.
+
+        There is no limit: the stream is read further only when all of them were taken.
+        """
+        if not self._answered and self._failure is None:
             self._ready.append(message)
+
+    def push_from_elsewhere(self, message: Message) -> None:
+        """Give the reader a notification from another stream; a reader too slow misses it."""
+        if len(self._ready) < MAX_READY:
+            self.push(message)
             self._signal.wake()
 
     def _give_up(self, failure: MemberFailure) -> None:
@@ -164,21 +172,24 @@ class StreamableExchange:
         call = self._call
         if call is None:
             return False
-        if self.head is None:
-            if call.head is None:
+        head = self.head
+        if head is None:
+            head = self.head = call.head
+            if head is None:
                 if call.failure is None:
                     return False
                 self._lose(call.failure)
                 return True
-            self.head = call.head
-            self._begin(call.head)
-            return True
+            self._begin(head)
+            if self._failure is not None:
+                return True
         if self._parser is not None:
             return self._read_stream(call, self._parser)
-        return self._read_body(call, self.head)
+        return self._read_body(call, head)
 
     def _begin(self, head: Head) -> None:
-        if head.status < 300 and media_type(head) == EVENT_STREAM:
+        media = media_type(head)
+        if media == EVENT_STREAM and head.status < 300:
             parser = EventParser(self._limit)
             if self._parser is not None:
                 parser.last_id = self._parser.last_id
@@ -187,7 +198,7 @@ class StreamableExchange:
         elif self._parser is not None:
             reason = f"the stream broke and was not resumed (HTTP {head.status})"
             self.fail(MemberFailure(Failure.RESET, reason, sent=True))
-        elif not is_json(head):
+        elif not is_json(media):
             self._refuse(failure_of(head, in_session=self._session.in_session))
         elif int(head.fields.get(b"content-length", b"0")) > self._limit:
             self.fail(too_large(self._limit))

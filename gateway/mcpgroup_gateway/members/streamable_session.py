@@ -208,8 +208,12 @@ class StreamableUpstream:
         """Route a notification that came on the stream of an exchange, or on the GET stream."""
         if message.method == "notifications/progress":
             target = self._by_token.get(_progress_token(message))
-            if target is not None:  # otherwise it is late or invented
+            if target is None:
+                return  # late or invented
+            if target is exchange:
                 target.push(message)
+            else:
+                target.push_from_elsewhere(message)
         elif message.method == "notifications/cancelled":
             return  # every request of a member is answered at once, there is nothing to cancel
         elif exchange is not None and message.method not in _OF_THE_SESSION:
@@ -244,13 +248,13 @@ class StreamableUpstream:
             head = exchange.head
         finally:
             exchange.close()
+        if head is not None:
+            self._session_id = head.field(SESSION_HEADER.lower().encode()).strip()
         if message.is_error:
             reason = f"the member answered initialize with the error {error_code(message)}"
             raise MemberFailure(Failure.START_FAILED, reason, sent=False)
         self.handshake = read_handshake(message)
         self._version = self.handshake.protocol_version
-        if head is not None:
-            self._session_id = head.field(SESSION_HEADER.lower().encode()).strip()
         if self._moved_to is not None:
             # What follows goes straight to where the member wants it.
             self._address = self._moved_to
