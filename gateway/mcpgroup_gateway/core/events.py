@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RotationChanged:
-    """Out with `evidence` HARD or SOFT, in with None.
-
-    A second `out` follows when soft evidence has become hard: calls that still wait there move.
-    """
+    """Out with `evidence` HARD or SOFT, in with None."""
 
     endpoint: str
     member: str
     to: Literal["in", "out"]
     evidence: Evidence | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceHardened:
+    """A hard failure of a member that is out on soft evidence: calls that still wait there move."""
+
+    endpoint: str
+    member: str
     reason: str
 
 
@@ -68,5 +74,11 @@ class ProbeDue:
 
 
 Event = (
-    RotationChanged | BreakerChanged | CircuitChanged | StateChanged | GroupStateChanged | ProbeDue
+    RotationChanged
+    | EvidenceHardened
+    | BreakerChanged
+    | CircuitChanged
+    | StateChanged
+    | GroupStateChanged
+    | ProbeDue
 )

@@ -19,6 +19,7 @@ from mcpgroup_gateway.core.events import (
     BreakerChanged,
     CircuitChanged,
     Event,
+    EvidenceHardened,
     GroupStateChanged,
     ProbeDue,
     RotationChanged,
@@ -94,9 +95,12 @@ class Ledger:
             for other in self.endpoints.values()
             if other is not endpoint
         )
+        was_in = endpoint.rotation.in_rotation
         left = endpoint.rotation.failed(evidence, now, may_leave=may_leave)
-        if left:
+        if left and was_in:
             self._tell_rotation(endpoint, reason, events)
+        elif left and not endpoint.staged:
+            events.append(EvidenceHardened(endpoint.id, endpoint.member, reason))
         if evidence is Evidence.HARD and not endpoint.staged and self.circuit.failed(now):
             failures = self.circuit.consecutive_failures
             events.append(CircuitChanged(open=True, consecutive_failures=failures))
@@ -118,7 +122,7 @@ class Ledger:
     def _tell_breaker(self, endpoint: Endpoint, now: float, events: list[Event]) -> None:
         breaker = endpoint.breaker
         old, new = breaker.announced, breaker.state(now)
-        if new is not old:
+        if new is not old and not endpoint.leaving:
             breaker.announced = new
             failures = breaker.consecutive_failures
             events.append(BreakerChanged(endpoint.id, endpoint.member, old, new, failures))
@@ -162,7 +166,7 @@ class Ledger:
 
     def _hasten(self, endpoint: Endpoint, at: float, events: list[Event]) -> None:
         """Bring the next probe forward, on a call's evidence; only what is up can be probed."""
-        if endpoint.ready and at < endpoint.due_at:
+        if endpoint.ready and not endpoint.leaving and at < endpoint.due_at:
             endpoint.due_at = at
             events.append(ProbeDue(endpoint.id))
 

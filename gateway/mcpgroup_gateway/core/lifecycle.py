@@ -216,6 +216,8 @@ class Lifecycle(Ledger):
         events: list[Event] = []
         was_due = endpoint.due_at
         endpoint.is_up = is_up
+        if not is_up:  # what we end ourselves proves nothing
+            endpoint.evidence_order = self._order
         self._move(endpoint, state, now, reason, events)
         self._schedule(endpoint, now, began_at=now)
         if endpoint.due_at < was_due:
