@@ -129,6 +129,45 @@ def match_drop(endpoint: Endpoint, facts: CallFacts) -> Drop | None:
     return None
 
 
+def sift(
+    endpoints: Iterable[Endpoint], facts: CallFacts, now: float
+) -> tuple[list[Endpoint], list[Endpoint]]:
+    """The candidates, and those that would be candidates but for their breaker.
+
+    Runs for each attempt of each call: the common cases are spelled out before the functions that
+    know all of them are asked.
+    """
+    candidates: list[Endpoint] = []
+    blocked: list[Endpoint] = []
+    members = facts.members
+    tried = facts.tried
+    is_special = (
+        facts.needs_safe
+        or facts.route is not None
+        or facts.pinned is not None
+        or facts.affinity is not None
+    )
+    for endpoint in endpoints:
+        if members is not None and endpoint.member not in members:
+            continue
+        if is_special and match_drop(endpoint, facts) is not None:
+            continue
+        is_fine = (
+            endpoint.state is State.READY
+            and endpoint.rotation.in_rotation
+            and endpoint.busy_until <= now
+            and not endpoint.staged
+            and endpoint.id not in tried
+        )
+        if not is_fine and state_drop(endpoint, facts, now) is not None:
+            continue
+        if endpoint.breaker.open_until is None or endpoint.breaker.allows(now):
+            candidates.append(endpoint)
+        else:
+            blocked.append(endpoint)
+    return candidates, blocked
+
+
 def hard_steps(endpoints: Iterable[Endpoint], facts: CallFacts, now: float) -> list[StepReport]:
     """The hard steps one after the other; an endpoint is reported where it is dropped first."""
     left: list[tuple[Endpoint, set[Drop]]] = []

@@ -29,20 +29,20 @@ def narrow(
     """The best of the candidates below their limit; empty when all are at it."""
     best = 0
     among: list[Endpoint] = []
+    has_places = facts.route is not None or locality.region is not None
     for endpoint in candidates:
-        if _is_full(endpoint):
+        if 0 < endpoint.max_concurrent <= endpoint.in_flight:
             continue
-        rank = _rank(endpoint, facts, locality, now)
+        if not has_places and endpoint.state is State.READY and endpoint.breaker.open_until is None:
+            rank = 0  # the common case needs no look at the rest
+        else:
+            rank = _rank(endpoint, facts, locality, now)
         if not among or rank < best:
             best = rank
             among = [endpoint]
         elif rank == best:
             among.append(endpoint)
     return among
-
-
-def _is_full(endpoint: Endpoint) -> bool:
-    return 0 < endpoint.max_concurrent <= endpoint.in_flight
 
 
 def _rank(endpoint: Endpoint, facts: CallFacts, locality: LocalityPolicy, now: float) -> int:
@@ -86,7 +86,7 @@ def soft_steps(
         if endpoint in among:
             continue
         rank = _rank(endpoint, facts, locality, now)
-        if _is_full(endpoint):
+        if 0 < endpoint.max_concurrent <= endpoint.in_flight:
             full[endpoint.id] = f"has {endpoint.in_flight} calls in flight, its limit"
         elif rank // _HALF_OPEN > best // _HALF_OPEN:
             later[endpoint.id] = "has a half-open breaker that waits for a safe call"

@@ -27,6 +27,7 @@ from mcpgroup_gateway.core.funnel import (
     StepReport,
     hard_steps,
     match_drop,
+    sift,
     state_drop,
 )
 from mcpgroup_gateway.core.preferences import narrow, soft_steps
@@ -45,7 +46,7 @@ __all__ = ["CallFacts", "Explanation", "Refusal", "Selection", "Selector", "Step
 _TRIAL_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selection:
     """`reason` is that of `selections_total`: strategy, canary, pinned, canary_fallback, failover,
     prefix, affinity. `candidates` is how many the last step chose from."""
@@ -139,35 +140,34 @@ class Selector:
         """Choose for the next attempt. `Group.attempt_started` of the chosen must follow at once,
         before anything else can choose."""
         now = self._clock()
-        outcome = self._decide(facts, now, None)
-        if isinstance(outcome.given, Selection):
-            endpoint = outcome.given.endpoint
-            if outcome.forced:
-                endpoint.breaker.force_half_open(now)
-            if len(outcome.among) > 1:
-                self._strategy.picked(endpoint, outcome.among)
-        return outcome.given
+        given, among, forced = self._decide(facts, now, None)
+        if isinstance(given, Selection):
+            if forced:
+                given.endpoint.breaker.force_half_open(now)
+            if len(among) > 1:
+                self._strategy.picked(given.endpoint, among)
+        return given
 
     def explain(self, facts: CallFacts) -> Explanation:
         """What `select` would do now, and why. Nothing changes."""
         now = self._clock()
         steps = hard_steps(self._group.endpoints.values(), facts, now)
-        outcome = self._decide(facts, now, steps)
-        if isinstance(outcome.given, Selection):
-            chosen = outcome.given.endpoint
-            others = {e.id: "was not chosen" for e in outcome.among if e is not chosen}
+        given, among, _ = self._decide(facts, now, steps)
+        if isinstance(given, Selection):
+            chosen = given.endpoint
+            others = {e.id: "was not chosen" for e in among if e is not chosen}
             steps.append(StepReport("strategy", (chosen.id,), others))
-        return Explanation(tuple(steps), outcome.given)
+        return Explanation(tuple(steps), given)
 
     def _decide(self, facts: CallFacts, now: float, steps: list[StepReport] | None) -> _Outcome:
-        candidates: list[Endpoint] = []
-        blocked: list[Endpoint] = []
-        for endpoint in self._group.endpoints.values():
-            if state_drop(endpoint, facts, now) is None and match_drop(endpoint, facts) is None:
-                (candidates if endpoint.breaker.allows(now) else blocked).append(endpoint)
+        candidates, blocked = sift(self._group.endpoints.values(), facts, now)
         locality = self._policy.locality
-        target = self._target(facts)
-        pools = self._pools(candidates, blocked, target, facts)
+        if self._policy.canary is None or facts.pinned is not None or facts.affinity is not None:
+            target = None
+            pools = [_Pool(candidates, blocked, True)]
+        else:
+            target = target_of(self._policy.canary, self._policy.name, facts.tenant)
+            pools = _pools(candidates, blocked, target)
         full: list[Endpoint] = []
         for pool in pools:
             if not pool.candidates:
@@ -185,31 +185,6 @@ class Selector:
             slots = sum(endpoint.max_concurrent for endpoint in full)
             return _Outcome(Refusal("concurrency", endpoints=ids, slots=slots))
         return self._past_breakers(pools, facts, target, now)
-
-    def _target(self, facts: CallFacts) -> Target | None:
-        if facts.pinned is not None or facts.affinity is not None:
-            return None
-        return target_of(self._policy.canary, self._policy.name, facts.tenant)
-
-    def _pools(
-        self,
-        candidates: Sequence[Endpoint],
-        blocked: Sequence[Endpoint],
-        target: Target | None,
-        facts: CallFacts,
-    ) -> list[_Pool]:
-        if self._policy.canary is None or facts.pinned is not None or facts.affinity is not None:
-            return [_Pool(candidates, blocked, queues=True)]
-
-        def pool(wanted: Callable[[Endpoint], bool], *, queues: bool) -> _Pool:
-            return _Pool(
-                [e for e in candidates if wanted(e)], [e for e in blocked if wanted(e)], queues
-            )
-
-        pools = [pool(lambda e: not e.canary, queues=True), pool(lambda e: e.canary, queues=True)]
-        if target is not None:
-            pools.insert(0, pool(lambda e: e.member == target.member, queues=False))
-        return pools
 
     def _choose(
         self, among: Sequence[Endpoint], facts: CallFacts, target: Target | None, now: float
@@ -255,6 +230,22 @@ class Selector:
         if endpoints and all(match_drop(e, facts) is Drop.NOT_OFFERED for e in endpoints):
             return Refusal("unknown")
         return Refusal("no_member")
+
+
+def _pools(
+    candidates: Sequence[Endpoint], blocked: Sequence[Endpoint], target: Target | None
+) -> list[_Pool]:
+    """The tenant's target, the stable members, the canary."""
+
+    def pool(wanted: Callable[[Endpoint], bool], *, queues: bool) -> _Pool:
+        return _Pool(
+            [e for e in candidates if wanted(e)], [e for e in blocked if wanted(e)], queues
+        )
+
+    pools = [pool(lambda e: not e.canary, queues=True), pool(lambda e: e.canary, queues=True)]
+    if target is not None:
+        pools.insert(0, pool(lambda e: e.member == target.member, queues=False))
+    return pools
 
 
 def _reason(endpoint: Endpoint, facts: CallFacts, target: Target | None) -> str:
