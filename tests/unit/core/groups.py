@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, TypeVar
 
-from mcpgroup_gateway.core.endpoint import Endpoint
 from mcpgroup_gateway.core.group import Group
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.core.policy import EndpointPolicy, GroupPolicy
 
 if TYPE_CHECKING:
+    from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.events import Event
 
 E = TypeVar("E")

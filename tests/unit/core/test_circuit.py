@@ -1,17 +1,16 @@
 from __future__ import annotations
 
+from tests.unit.core.groups import Scene
+
 from mcpgroup_gateway.core.circuit import Circuit
 from mcpgroup_gateway.core.counts import GroupState
 from mcpgroup_gateway.core.events import CircuitChanged
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.core.policy import CanaryPolicy, EndpointPolicy, GroupPolicy
-from tests.unit.core.groups import Scene
 
 
 def scene(*members: str, threshold: int = 4, min_healthy: int = 1) -> Scene:
-    policy = GroupPolicy(
-        "g", members, circuit_failure_threshold=threshold, min_healthy=min_healthy
-    )
+    policy = GroupPolicy("g", members, circuit_failure_threshold=threshold, min_healthy=min_healthy)
     return Scene(*members, policy=policy)
 
 
