@@ -173,7 +173,8 @@ class Supervisor:
         state = self.endpoint.state
         if state is State.COLD and self._wanted:
             return self._start()
-        if state is State.FAILED and self._group.next_wait(self.endpoint.id) <= 0:
+        # A cold member is due when it went idle while it was out of rotation.
+        if state in (State.FAILED, State.COLD) and self._group.next_wait(self.endpoint.id) <= 0:
             return self._start()
         if state in (State.READY, State.DRAINING):
             asked = self._probe_at_once or (self._session_lost and bool(self._waiters))
