@@ -144,6 +144,8 @@ class EventLog:
             "instance": self._instance,
         }
         for key, value in fields.items():
+            if key == "endpoint" and value == fields.get("member"):
+                continue  # a member's only endpoint has its name
             if isinstance(value, str):
                 event[key] = self._redactor.text(value)[:MAX_TEXT]
             elif value is not None:

@@ -7,18 +7,18 @@ group's own objects, so that a gauge can never drift from what the replica does.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
+
+from mcpgroup_gateway.core.breaker import BreakerState
+from mcpgroup_gateway.core.counts import GroupState
+from mcpgroup_gateway.core.endpoint import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
-
-GROUP_STATES: Final = ("Healthy", "Partial", "Inactive", "Degraded")
-MEMBER_STATES: Final = ("Cold", "Starting", "Ready", "Failed", "Stopped", "Draining")
-BREAKER_STATES: Final = ("Closed", "Open", "HalfOpen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class EndpointSnapshot:
     member: str
     in_rotation: bool
     selectable: bool
-    state: str  # one of MEMBER_STATES
-    breaker: str  # one of BREAKER_STATES
+    state: State
+    breaker: BreakerState
     consecutive_failures: int
     in_flight: int
     queued: int
@@ -50,7 +50,7 @@ class ConfigSnapshot:
 class GroupSnapshot:
     """One replica as it is now. Endpoints that are staged by a reload are not in it."""
 
-    state: str  # one of GROUP_STATES
+    state: GroupState
     available: bool
     circuit_open: bool
     members: int
@@ -86,8 +86,8 @@ def gauges(group: str, snapshot: GroupSnapshot) -> Iterator[Metric]:
     state = GaugeMetricFamily(
         "mcpgroup_group_state", "1 for the state of the group.", labels=("group", "state")
     )
-    for name in GROUP_STATES:
-        state.add_metric((group, name), float(name == s.state))
+    for known in GroupState:
+        state.add_metric((group, known.value), float(known is s.state))
     yield state
     yield gauge("group_members", "Members, the canary not counted.", s.members)
     yield gauge("group_members_in_rotation", "Members in rotation.", s.members_in_rotation)
@@ -169,10 +169,10 @@ def _member_gauges(group: str, endpoints: Sequence[EndpointSnapshot]) -> Iterato
         total = len(own)
         in_rotation.add_metric(key, sum(e.in_rotation for e in own) / total)
         selectable.add_metric(key, sum(e.selectable for e in own) / total)
-        for word in MEMBER_STATES:
-            state.add_metric((*key, word), sum(e.state == word for e in own) / total)
-        for word in BREAKER_STATES:
-            breaker.add_metric((*key, word), sum(e.breaker == word for e in own) / total)
+        for word in State:
+            state.add_metric((*key, word.value), sum(e.state is word for e in own) / total)
+        for mode in BreakerState:
+            breaker.add_metric((*key, mode.value), sum(e.breaker is mode for e in own) / total)
         failures.add_metric(key, sum(e.consecutive_failures for e in own))
         in_flight.add_metric(key, sum(e.in_flight for e in own))
         queued.add_metric(key, sum(e.queued for e in own))

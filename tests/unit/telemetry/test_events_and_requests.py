@@ -100,6 +100,13 @@ def test_the_last_hundred_events_are_kept_without_routing() -> None:
     }
 
 
+def test_an_endpoint_is_named_only_when_it_is_not_the_members_own_name() -> None:
+    log = event_log(Lines())
+    log.rotation(member="a", endpoint="a", to="out", reason="x")
+    log.rotation(member="a", endpoint="10.0.0.1:80", to="out", reason="x")
+    assert [event.get("endpoint") for event in log.recent()] == [None, "10.0.0.1:80"]
+
+
 def test_routing_events_cost_nothing_unless_they_are_asked_for() -> None:
     lines = Lines()
     log = event_log(lines)

@@ -13,6 +13,9 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from mcpgroup_gateway.core.breaker import BreakerState
+from mcpgroup_gateway.core.counts import GroupState
+from mcpgroup_gateway.core.endpoint import State
 from mcpgroup_gateway.telemetry import words
 from mcpgroup_gateway.telemetry.exposition import expose
 from mcpgroup_gateway.telemetry.metrics import MAX_TOOLS, Metrics, watch_loop_lag
@@ -29,8 +32,8 @@ def endpoint(member: str, **changes: object) -> EndpointSnapshot:
         "member": member,
         "in_rotation": True,
         "selectable": True,
-        "state": "Ready",
-        "breaker": "Closed",
+        "state": State.READY,
+        "breaker": BreakerState.CLOSED,
         "consecutive_failures": 0,
         "in_flight": 0,
         "queued": 0,
@@ -40,7 +43,7 @@ def endpoint(member: str, **changes: object) -> EndpointSnapshot:
 
 def snapshot(endpoints: Iterable[EndpointSnapshot] = (), **changes: object) -> GroupSnapshot:
     values: dict[str, object] = {
-        "state": "Healthy",
+        "state": GroupState.HEALTHY,
         "available": True,
         "circuit_open": False,
         "members": 2,
@@ -283,8 +286,8 @@ def test_a_members_gauges_are_the_share_and_the_sum_of_its_endpoints() -> None:
         lambda: snapshot(
             [
                 endpoint("a", in_flight=2, queued=1, last_success=5.0),
-                endpoint("a", in_rotation=False, selectable=False, state="Failed", in_flight=1),
-                endpoint("b", breaker="HalfOpen", consecutive_failures=4),
+                endpoint("a", in_rotation=False, selectable=False, state=State.FAILED, in_flight=1),
+                endpoint("b", breaker=BreakerState.HALF_OPEN, consecutive_failures=4),
             ]
         )
     )
@@ -313,7 +316,7 @@ def test_a_gauge_exists_only_while_it_has_a_meaning() -> None:
 
 def test_the_group_state_is_one_of_four_series() -> None:
     metrics = Metrics("g")
-    metrics.bind(lambda: snapshot(state="Partial"))
+    metrics.bind(lambda: snapshot(state=GroupState.PARTIAL))
     states = {s: value(metrics, "group_state", state=s) for s in ("Healthy", "Partial", "Degraded")}
     assert states == {"Healthy": 0, "Partial": 1, "Degraded": 0}
 
