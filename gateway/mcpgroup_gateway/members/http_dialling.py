@@ -112,7 +112,8 @@ class Dialler:
             if not encrypted:
                 raise
             # The TCP connection stood: whoever ended it did not like the handshake.
-            raise ssl.SSLError(1, "the connection ended during the handshake") from fault
+            reason = f"{self._address.host_field} ended the connection during the TLS handshake"
+            raise MemberFailure(Failure.TLS, reason, sent=False) from fault
         return connection
 
     async def _resolve(self) -> list[_SocketAddress]:

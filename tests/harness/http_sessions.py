@@ -1,0 +1,113 @@
+"""Opening sessions with scripted HTTP members, and calling through them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.servers.raw_http import Handler, Peer, RawServer, Request
+
+from mcpgroup_gateway.members.streamable import StreamableConnector
+from mcpgroup_gateway.members.upstream import MemberFailure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from mcpgroup_gateway.members.streamable_session import StreamableUpstream
+    from mcpgroup_gateway.wire.envelope import Message
+
+
+@dataclass
+class Opened:
+    """A session with a scripted member and what it reported."""
+
+    server: RawServer
+    connector: StreamableConnector
+    session: StreamableUpstream
+    notifications: list[Message]
+    losses: list[MemberFailure]
+    news: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    handler: Handler, *, control: bool = False, **options: Any
+) -> AsyncIterator[Opened]:
+    async with RawServer(handler) as server:
+        connector = StreamableConnector("one", server.url, **options)
+        notifications: list[Message] = []
+        losses: list[MemberFailure] = []
+        news = asyncio.Event()
+
+        def notified(message: Message) -> None:
+            notifications.append(message)
+            news.set()
+
+        def lost(failure: MemberFailure) -> None:
+            losses.append(failure)
+            news.set()
+
+        session = await connector.open(
+            on_notification=notified, on_lost=lost, control=control, deadline=5
+        )
+        try:
+            yield Opened(server, connector, session, notifications, losses, news)
+        finally:
+            await session.close()
+            await connector.close()
+
+
+async def call(
+    session: StreamableUpstream,
+    method: str = "tools/call",
+    *,
+    safe: bool = False,
+    seen: list[Message] | None = None,
+    token: int | None = None,
+) -> Message:
+    exchange = session.request(method, b'{"name":"t"}', safe=safe, progress_token=token)
+    try:
+        async with asyncio.timeout(10):
+            while True:
+                message = await exchange.next()
+                if message.is_response:
+                    return message
+                if seen is not None:
+                    seen.append(message)
+    finally:
+        exchange.close()
+
+
+async def failure_of_call(session: StreamableUpstream, **options: Any) -> MemberFailure:
+    with pytest.raises(MemberFailure) as caught:
+        await call(session, **options)
+    return caught.value
+
+
+def always(data: bytes) -> Handler:
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(data)
+
+    return script
+
+
+def made(make: Callable[[Request], bytes]) -> Handler:
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(make(request))
+
+    return script
+
+
+async def failed_open(connector: StreamableConnector, deadline: float = 5) -> MemberFailure:
+    with pytest.raises(MemberFailure) as caught:
+        await connector.open(
+            on_notification=lambda _: None,
+            on_lost=lambda _: None,
+            control=False,
+            deadline=deadline,
+        )
+    await connector.close()
+    return caught.value
