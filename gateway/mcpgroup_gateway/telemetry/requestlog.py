@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mcpgroup_gateway.telemetry.lines import line_of, rfc3339
+from mcpgroup_gateway.wire.protocol import KNOWN_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,7 @@ class RequestLog:
             "kind": "request",
             "group": self._group,
             "instance": self._instance,
-            "method": hide(method)[:MAX_TEXT],
+            "method": method if method in KNOWN_METHODS else hide(method)[:MAX_TEXT],
             "outcome": outcome,
             "seconds": round(seconds, 6),
             "attempts": attempts,
