@@ -251,7 +251,7 @@ class Catalogue:
         # Nobody else is shown the canary's entries, unless there is nothing else to show or to
         # wait for.
         stable = [member for member in members if member.name != canary]
-        is_alone = not any(m.catalogue is not None or m.provides or m.awaited for m in stable)
+        is_alone = not any(m.catalogue is not None or m.awaited for m in stable)
         self._stable = view(sees_canary=False) if has_canary and not is_alone else self._for_canary
 
     def view(self, canary: bool = False) -> View:
