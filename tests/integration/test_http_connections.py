@@ -186,13 +186,13 @@ async def test_an_answer_before_the_request_was_read_is_taken_and_the_connection
     async def early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(response(status=413))
+        await answered.wait()  # most of the request is still on its way
         with contextlib.suppress(ConnectionError):
-            while await reader.read(1 << 20):  # slowly enough not to be done with it
-                await asyncio.sleep(0.05)
+            await reader.read()
         writer.transport.abort()
         finished.set()
 
-    finished = asyncio.Event()
+    answered, finished = asyncio.Event(), asyncio.Event()
     server = await asyncio.start_server(early, "127.0.0.1", 0)
     async with server, opened(Member()) as it:
         port = server.sockets[0].getsockname()[1]
@@ -202,6 +202,7 @@ async def test_an_answer_before_the_request_was_read_is_taken_and_the_connection
         with pytest.raises(MemberFailure) as caught:
             await exchange.next()
         exchange.close()
+        answered.set()
         assert caught.value.status == 413
         assert not it.session._pool._idle
         await asyncio.wait_for(finished.wait(), 5)

@@ -48,12 +48,10 @@ class Signal:
         if future is not None and not future.done():
             future.set_result(None)
 
-    async def wait(self) -> None:
-        self._future = self._loop.create_future()
-        try:
-            await self._future
-        finally:
-            self._future = None
+    def wait(self) -> asyncio.Future[None]:
+        """What to await; a coroutine around it would cost as much again."""
+        future = self._future = self._loop.create_future()
+        return future
 
     async def wait_for(self, seconds: float) -> None:
         """Return after `seconds`, or earlier when woken."""

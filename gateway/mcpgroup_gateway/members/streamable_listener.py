@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 
-#: Pauses between streams (seconds): doubled while none of them brings anything.
+#: Pauses between streams (seconds): doubled while none of them holds or brings anything.
 SHORTEST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 #: The member offers no such stream.
@@ -45,6 +45,7 @@ class Listener:
         pause = SHORTEST_PAUSE
         signal = Signal(self._loop)
         while True:
+            began = self._loop.time()
             call = self._session.listen(signal, last_event_id=self._last_id)
             try:
                 while call.head is None and call.failure is None:
@@ -61,8 +62,10 @@ class Listener:
                         heard = await self._read(call, signal)
             finally:
                 call.close()
-            pause = SHORTEST_PAUSE if heard else min(pause * 2, LONGEST_PAUSE)
-            await signal.wait_for(max(pause, self._asked_pause or 0.0))
+            if heard or self._loop.time() - began > LONGEST_PAUSE:
+                pause = SHORTEST_PAUSE  # a stream that held is no reason to hold back
+            await signal.wait_for(max(pause, min(self._asked_pause or 0.0, LONGEST_PAUSE)))
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _read(self, call: HttpCall, signal: Signal) -> bool:
         """Read one stream to its end; True when it brought an event."""
