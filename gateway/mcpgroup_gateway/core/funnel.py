@@ -24,18 +24,16 @@ class CallFacts:
     """What the selection must know of a call.
 
     `kind` and `name` (bare) say what is called, None and "" for methods without a name. `members`
-    are those that offer it in its definition (`Resolution.members`), None when any will do. The
-    call may run twice on the members `safe_on`, and if it is `always_safe` (a read method) on all.
-    `pinned` is the member that a prefix names, `affinity` the one that the session is bound to.
-    `tried` collects the ids of endpoints that this call was sent to; with `needs_safe` one of them
-    may have run it.
+    are those that offer it in its definition (`Resolution.members`), None when any will do, and
+    `safe_on` those on which the call may run twice (all for a read method). `pinned` is the member
+    that a prefix names, `affinity` the one that the session is bound to. `tried` collects the ids
+    of endpoints that this call was sent to; with `needs_safe` one of them may have run it.
     """
 
     kind: Kind | None = None
     name: str = ""
     members: Collection[str] | None = None
     safe_on: Collection[str] = frozenset()
-    always_safe: bool = False
     pinned: str | None = None
     affinity: str | None = None
     tenant: str | None = None
@@ -43,9 +41,6 @@ class CallFacts:
     route: RoutePolicy | None = None
     needs_safe: bool = False
     tried: set[str] = field(default_factory=set)
-
-    def is_safe_on(self, member: str) -> bool:
-        return self.always_safe or member in self.safe_on
 
 
 class Drop(StrEnum):
@@ -114,7 +109,7 @@ def match_drop(endpoint: Endpoint, facts: CallFacts) -> Drop | None:
     member = endpoint.member
     if facts.members is not None and member not in facts.members:
         return Drop.NOT_OFFERED
-    if facts.needs_safe and not facts.is_safe_on(member):
+    if facts.needs_safe and member not in facts.safe_on:
         return Drop.NOT_SAFE
     route = facts.route
     if route is not None:

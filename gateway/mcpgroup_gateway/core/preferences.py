@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.policy import LocalityPolicy
 
-# A rank is one number: half-open breakers last, then readiness, then place. A route has at most 16
-# members, so that a place never reaches the next state.
+# A rank is one number: half-open breakers last, then readiness, then place. A group has at most 64
+# members, so that a place in a route never reaches the next state.
 _A_STATE: Final = 64
 _HALF_OPEN: Final = 3 * _A_STATE
 
@@ -51,7 +51,7 @@ def _rank(endpoint: Endpoint, facts: CallFacts, locality: LocalityPolicy, now: f
     # An unsafe call leaves the half-open slot to a safe one, but for one more cooldown only: where
     # all calls are unsafe nobody else would ever try the member again.
     if breaker.open_until is not None and not (
-        facts.is_safe_on(endpoint.member)
+        endpoint.member in facts.safe_on
         or now >= breaker.open_until + breaker.policy.cooldown_seconds
     ):
         rank = _HALF_OPEN
