@@ -17,7 +17,7 @@ from tests.harness import members
 from tests.harness.processes import alive, until
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.stdio import StdioConnector, StdioExchange, StdioUpstream
+from mcpgroup_gateway.members.stdio import StdioConnector
 from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.harness.members import CallLog
 
+    from mcpgroup_gateway.members.stdio_exchange import StdioExchange
+    from mcpgroup_gateway.members.stdio_session import StdioUpstream
     from mcpgroup_gateway.wire.envelope import Message
 
 CANCELLED = MemberFailure(Failure.CANCELLED, "the caller gave up", sent=True)
@@ -502,7 +504,8 @@ async def test_no_descriptor_and_no_child_is_left_after_many_starts() -> None:
         (
             faulty("--protocol-version", "1999-01-01"),
             Failure.START_FAILED,
-            "m speaks MCP 1999-01-01, which is not supported",
+            "the member wants protocol version '1999-01-01'; known are "
+            "2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",
         ),
     ],
 )

@@ -1,8 +1,4 @@
-"""A child process in a group of its own, with its three pipes, on the event loop.
-
-Everything here is callbacks and timers of the loop: no task, no thread, no stream object. Writing
-says exactly which line had a byte handed to the operating system, which decides whether a call may
-run again elsewhere.
+"""A child process in a group of its own, on the event loop.
 
 The whole group is killed whenever its leader has gone, however it went, so that no grandchild
 survives; on Linux before the leader is reaped, while its group id cannot have been taken over.
@@ -15,104 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
-import resource
 import signal
-import subprocess
 import sys
-from collections import deque
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
-from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.pipes import InputPipe, OutputPipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import subprocess
+    from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+    from mcpgroup_gateway.members.pipes import OutgoingLine
 
-#: The variables that a member gets from the gateway's own environment (the convention of the SDKs).
-SAFE_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-_CHUNK: Final = 65536
-#: Lines of our own (answers to pings, cancellations) that may wait for a member that reads nothing.
-_CONTROL_BYTES: Final = 262144
-#: A stream that floods is read this often.
-_SLOW_SECONDS: Final = 0.01
 #: How long a process may run on after it closed its output.
 _CLOSED_SECONDS: Final = 0.25
-#: What is read of a dead process's output at most; a pipe holds 64 KiB.
-_REMAINDER_CHUNKS: Final = 32
 _POLL_SECONDS: Final = 0.05
 #: How long the kernel may take to end a process after SIGKILL.
 _KILL_SECONDS: Final = 5.0
-
-
-class OutgoingLine:
-    """One line to write; `sent` becomes true when its first byte is in the pipe."""
-
-    __slots__ = ("data", "sent")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.sent = False
-
-
-def member_environment(declared: Mapping[str, str]) -> dict[str, str]:
-    """The safe-list of the gateway's environment and what the manifest declares, nothing else."""
-    inherited = {name: os.environ[name] for name in SAFE_VARIABLES if name in os.environ}
-    return {**inherited, **declared}
-
-
-def spawn(
-    command: list[str], env: dict[str, str], working_dir: str | None, memory_limit_mib: int
-) -> subprocess.Popen[bytes]:
-    """Start `command` in a new session. Raises `MemberFailure`.
-
-    The memory limit (MiB, 0 for none) counts the private writable memory of each process of the
-    group (RLIMIT_DATA): address space as such costs nothing, and node reserves gigabytes of it.
-    """
-    try:
-        popen = subprocess.Popen(  # noqa: S603 - the command is the manifest's, no shell
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd=working_dir,
-            env=env,
-            start_new_session=True,
-        )
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as fault:
-        raise _not_started(command[0], working_dir, fault) from fault
-    except (OSError, ValueError) as fault:
-        reason = f"cannot start {command[0]!r}: {fault}"
-        raise MemberFailure(Failure.START_FAILED, reason, sent=False) from fault
-    if memory_limit_mib:
-        _limit_memory(popen.pid, memory_limit_mib * 1024 * 1024)
-    return popen
-
-
-def _not_started(program: str, working_dir: str | None, fault: OSError) -> MemberFailure:
-    # The working directory is named in the fault when it is to blame and not the program.
-    if working_dir is not None and fault.filename == working_dir:
-        reason = f"cannot enter the working directory {working_dir!r}: {fault.strerror}"
-        return MemberFailure(Failure.START_FAILED, reason, sent=False)
-    if isinstance(fault, PermissionError):
-        reason = f"the command {program!r} may not be executed"
-    elif "/" in program:
-        reason = f"the command {program!r} does not exist"
-    else:
-        reason = f"the command {program!r} was not found on PATH"
-    return MemberFailure(Failure.COMMAND_NOT_FOUND, reason, sent=False)
-
-
-def _limit_memory(pid: int, limit: int) -> None:
-    if sys.platform != "linux":
-        log.warning("memoryLimitMiB has no effect on %s", sys.platform)
-        return
-    with contextlib.suppress(ProcessLookupError):  # it may have exited already
-        resource.prlimit(pid, resource.RLIMIT_DATA, (limit, limit))
 
 
 class ChildProcess:
@@ -142,9 +58,9 @@ class ChildProcess:
         self._ending = False
         self._timer: asyncio.TimerHandle | None = None
         self._exit: asyncio.Future[None] = self._loop.create_future()
-        self._input = _InputPipe(self._loop, popen.stdin, self._closed)
-        self._output = _OutputPipe(self._loop, popen.stdout.fileno(), on_output, self._closed)
-        self._errors = _OutputPipe(self._loop, popen.stderr.fileno(), on_errors, None)
+        self._input = InputPipe(self._loop, popen.stdin, self._closed)
+        self._output = OutputPipe(self._loop, popen.stdout.fileno(), on_output, self._closed)
+        self._errors = OutputPipe(self._loop, popen.stderr.fileno(), on_errors, None)
         self._pidfd: int | None = None
         self._watch()
 
@@ -258,148 +174,3 @@ def _exit_reason(code: int) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"was ended by {name}"
-
-
-class _OutputPipe:
-    """Reads one pipe, a chunk each time the loop comes round, so that others have their turn."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        fd: int,
-        on_data: Callable[[bytes], bool],
-        on_closed: Callable[[str], None] | None,
-    ) -> None:
-        os.set_blocking(fd, False)
-        self._loop = loop
-        self._fd = fd
-        self._on_data = on_data
-        self._on_closed = on_closed
-        self._open = True
-        self._pause: asyncio.TimerHandle | None = None
-        loop.add_reader(fd, self._readable)
-
-    def finish(self) -> None:
-        """Read what is there already, then stop."""
-        for _ in range(_REMAINDER_CHUNKS):
-            data = self._read() if self._open else b""
-            if not data:
-                break
-            self._on_data(data)
-        self._stop()
-
-    def _readable(self) -> None:
-        data = self._read()
-        if data is None:
-            return
-        if not data:
-            self._stop()
-            if self._on_closed is not None:
-                self._on_closed("output")
-        elif self._on_data(data):
-            self._loop.remove_reader(self._fd)
-            self._pause = self._loop.call_later(_SLOW_SECONDS, self._resume)
-
-    def _read(self) -> bytes | None:
-        """A chunk, nothing at the end of the stream, None when there is nothing yet."""
-        try:
-            return os.read(self._fd, _CHUNK)
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError:
-            return b""
-
-    def _resume(self) -> None:
-        self._pause = None
-        self._loop.add_reader(self._fd, self._readable)
-
-    def _stop(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        if self._pause is not None:
-            self._pause.cancel()
-        self._loop.remove_reader(self._fd)
-
-
-class _InputPipe:
-    """Writes lines in order as far as the process reads them.
-
-    Requests wait here at no cost: their bytes exist anyway, and their number is bounded by the
-    gateway's own limit. A request that was given up before its first byte is taken out again.
-    """
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, pipe: IO[bytes], on_closed: Callable[[str], None]
-    ) -> None:
-        self._loop = loop
-        self._pipe = pipe
-        self._fd = pipe.fileno()
-        os.set_blocking(self._fd, False)
-        self._on_closed = on_closed
-        self._open = True
-        self._waiting: deque[OutgoingLine] = deque()
-        self._offset = 0  # bytes of the first waiting line that are written
-        self._control: set[OutgoingLine] = set()
-        self._control_bytes = 0
-        self._watching = False
-
-    def write(self, line: OutgoingLine) -> None:
-        self._waiting.append(line)
-        if not self._watching:
-            self._flush()
-
-    def write_control(self, data: bytes) -> bool:
-        if self._control_bytes + len(data) > _CONTROL_BYTES:
-            return False
-        line = OutgoingLine(data)
-        self._control.add(line)
-        self._control_bytes += len(data)
-        self.write(line)
-        return True
-
-    def withdraw(self, line: OutgoingLine) -> None:
-        if not line.sent:
-            with contextlib.suppress(ValueError):
-                self._waiting.remove(line)
-
-    def close(self) -> None:
-        """EOF for the process; what waits is dropped."""
-        if self._open:
-            self._open = False
-            self._watch(active=False)
-            self._waiting.clear()
-            self._control.clear()
-            self._pipe.close()
-
-    def _flush(self) -> None:
-        while self._open and self._waiting:
-            line = self._waiting[0]
-            try:
-                written = os.write(self._fd, memoryview(line.data)[self._offset :])
-            except (BlockingIOError, InterruptedError):
-                break
-            except OSError:
-                self._waiting.clear()
-                self._on_closed("input")
-                break
-            line.sent = True
-            self._offset += written
-            if self._offset == len(line.data):
-                self._offset = 0
-                self._waiting.popleft()
-                self._done(line)
-        self._watch(active=bool(self._open and self._waiting))
-
-    def _done(self, line: OutgoingLine) -> None:
-        if line in self._control:
-            self._control.discard(line)
-            self._control_bytes -= len(line.data)
-        line.data = b""
-
-    def _watch(self, *, active: bool) -> None:
-        if active and not self._watching:
-            self._loop.add_writer(self._fd, self._flush)
-        elif self._watching and not active:
-            self._loop.remove_writer(self._fd)
-        self._watching = active

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway import __version__
 from mcpgroup_gateway.core.outcomes import Failure
+from mcpgroup_gateway.members.handshake import INITIALIZE_PARAMS, read_handshake
 from mcpgroup_gateway.members.http1 import HttpCall, Signal
 from mcpgroup_gateway.members.http_address import Address, encode_fields, event_id_field, redirect
-from mcpgroup_gateway.members.http_answers import error_code, failure_of
+from mcpgroup_gateway.members.http_answers import failure_of
 from mcpgroup_gateway.members.http_dialling import LATE_SECONDS
 from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
 from mcpgroup_gateway.members.streamable_listener import Listener
@@ -28,11 +29,8 @@ from mcpgroup_gateway.wire.envelope import (
     encode_result,
     error_object,
     parse_object,
-    parse_string,
 )
 from mcpgroup_gateway.wire.protocol import (
-    LATEST_VERSION,
-    MEMBER_VERSIONS,
     SESSION_HEADER,
     VERSION_HEADER,
 )
@@ -59,7 +57,6 @@ _OF_THE_SESSION: Final = frozenset(
         "notifications/resources/updated",
     }
 )
-_CLIENT: Final = {"name": "mcpgroup", "version": __version__}
 _POST_FIELDS: Final = (
     ("Content-Type", "application/json"),
     ("Accept", "application/json, text/event-stream"),
@@ -237,10 +234,7 @@ class StreamableUpstream:
 
     async def shake_hands(self) -> None:
         """Raises `MemberFailure`."""
-        params = encode_json(
-            {"protocolVersion": LATEST_VERSION, "capabilities": {}, "clientInfo": _CLIENT}
-        )
-        exchange = self.request("initialize", params, safe=True)
+        exchange = self.request("initialize", INITIALIZE_PARAMS, safe=True)
         try:
             message = await exchange.next()
             while not message.is_response:
@@ -250,9 +244,6 @@ class StreamableUpstream:
             exchange.close()
         if head is not None:
             self._session_id = head.field(SESSION_HEADER.lower().encode()).strip()
-        if message.is_error:
-            reason = f"the member answered initialize with the error {error_code(message)}"
-            raise MemberFailure(Failure.START_FAILED, reason, sent=False)
         self.handshake = read_handshake(message)
         self._version = self.handshake.protocol_version
         if self._moved_to is not None:
@@ -360,28 +351,6 @@ class StreamableUpstream:
             await self._deliver(body)
         except MemberFailure:
             return  # the loss of a session was reported; nothing else matters here
-
-
-def read_handshake(message: Message) -> Handshake:
-    """The result of `initialize`. Raises `MemberFailure` (start_failed) when it is none."""
-    try:
-        result = parse_object(message.result)
-    except MalformedMessage as fault:
-        reason = "the member's answer to initialize is not an object"
-        raise MemberFailure(Failure.START_FAILED, reason, sent=False) from fault
-    version = parse_string(result.get("protocolVersion"))
-    if version not in MEMBER_VERSIONS:
-        shown = "none" if version is None else repr(version[:32])
-        reason = (
-            f"the member wants protocol version {shown}; known are {', '.join(MEMBER_VERSIONS)}"
-        )
-        raise MemberFailure(Failure.START_FAILED, reason, sent=False)
-    return Handshake(
-        version,
-        bytes(result.get("capabilities", b"")),
-        bytes(result.get("serverInfo", b"")),
-        parse_string(result.get("instructions")),
-    )
 
 
 def _progress_token(message: Message) -> bytes:

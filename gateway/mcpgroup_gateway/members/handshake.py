@@ -1,0 +1,65 @@
+"""What we say in `initialize` and what we make of the answer, whatever the transport.
+
+Source: MCP 2025-11-25, lifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mcpgroup_gateway import __version__
+from mcpgroup_gateway.core.outcomes import Failure
+from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
+from mcpgroup_gateway.wire.envelope import (
+    MalformedMessage,
+    Message,
+    encode_json,
+    parse_object,
+    parse_string,
+)
+from mcpgroup_gateway.wire.protocol import LATEST_VERSION, MEMBER_VERSIONS
+
+#: The params of `initialize`. We declare no capabilities: nobody could answer a member's requests.
+INITIALIZE_PARAMS: Final = encode_json(
+    {
+        "protocolVersion": LATEST_VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "mcpgroup", "version": __version__},
+    }
+)
+
+
+def read_handshake(answer: Message) -> Handshake:
+    """What a member answered. Raises `MemberFailure` (start_failed) when we cannot go on with it.
+
+    An error of the member is told by its code only: its text may hold anything.
+    """
+    if answer.is_error:
+        raise _refused(f"the member answered initialize with the error {_code(answer)}")
+    try:
+        result = parse_object(answer.result)
+    except MalformedMessage as fault:
+        raise _refused("the member's answer to initialize is not an object") from fault
+    version = parse_string(result.get("protocolVersion"))
+    if version not in MEMBER_VERSIONS:
+        shown = "none" if version is None else repr(version[:32])
+        known = ", ".join(MEMBER_VERSIONS)
+        raise _refused(f"the member wants protocol version {shown}; known are {known}")
+    return Handshake(
+        version,
+        bytes(result.get("capabilities", b"")),
+        bytes(result.get("serverInfo", b"")),
+        parse_string(result.get("instructions")),
+    )
+
+
+def _code(answer: Message) -> str:
+    try:
+        code = bytes(parse_object(answer.error).get("code", b""))
+    except MalformedMessage:
+        code = b""
+    return code[:20].decode("ascii", "replace") or "without a code"
+
+
+def _refused(reason: str) -> MemberFailure:
+    return MemberFailure(Failure.START_FAILED, reason, sent=False)

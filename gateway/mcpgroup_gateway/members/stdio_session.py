@@ -1,0 +1,283 @@
+"""One running process and the MCP session with it.
+
+A line that is no message (banner, blank line, invalid UTF-8) is logged and skipped. A line over
+`max_line_bytes` is discarded to its end; the request it answers fails with `TOO_LARGE`. Its id is
+read where servers write it, at the beginning or at the end of the line; when it is at neither, the
+line is put down to the only request in flight, and with several of them they go on to their
+deadlines.
+
+Source: MCP 2025-11-25, transports (stdio), lifecycle (shutdown), cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import TYPE_CHECKING, Final
+
+from mcpgroup_gateway.core.outcomes import Failure
+from mcpgroup_gateway.members.lines import Allowance, LineLog, LineSplitter, LongLine
+from mcpgroup_gateway.members.process import ChildProcess
+from mcpgroup_gateway.members.stdio_exchange import StdioExchange
+from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
+from mcpgroup_gateway.wire.envelope import (
+    METHOD_NOT_FOUND,
+    MalformedMessage,
+    Message,
+    encode_error,
+    encode_json,
+    encode_notification,
+    encode_result,
+    error_object,
+    parse_message,
+    parse_object,
+)
+from mcpgroup_gateway.wire.protocol import CALL_METHODS
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+#: Output of no use (stderr, lines that are no messages) beyond which a stream is read more slowly.
+_USELESS_BYTES_PER_SECOND: Final = 1024 * 1024
+_LOGGED_LINE_BYTES: Final = 2048
+_ID_AT_HEAD: Final = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,')
+_ID_AT_TAIL: Final = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*\}\s*\Z')
+
+
+class StdioUpstream:
+    """One process and the session with it. See `Upstream`."""
+
+    def __init__(
+        self,
+        name: str,
+        popen: subprocess.Popen[bytes],
+        on_notification: Callable[[Message], None],
+        on_lost: Callable[[MemberFailure], None],
+        *,
+        max_line_bytes: int,
+        eof_seconds: float,
+        term_seconds: float,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        log = logging.getLogger(f"mcpgroup.member.{name}")
+        self.handshake = Handshake("", b"", b"", None)
+        self.pid: int | None = popen.pid
+        self.in_flight = 0
+        self._log = log
+        self._name = name
+        self._on_notification = on_notification
+        self._on_lost = on_lost
+        self._eof_seconds = eof_seconds
+        self._term_seconds = term_seconds
+        self._loss: MemberFailure | None = None
+        self._closing = False
+        self._last_id = 0
+        self._exchanges: dict[bytes, StdioExchange] = {}
+        self._by_token: dict[bytes, StdioExchange] = {}
+        self._calls: set[StdioExchange] = set()
+        self._lines = LineSplitter(max_line_bytes)
+        self._noise = LineLog(log, logging.WARNING, "not a message", loop.time, per_second=10)
+        self._stderr = LineSplitter(_LOGGED_LINE_BYTES, head_bytes=_LOGGED_LINE_BYTES)
+        self._stderr_log = LineLog(log, logging.INFO, "stderr", loop.time)
+        self._noise_allowance = Allowance(_USELESS_BYTES_PER_SECOND, loop.time)
+        self._stderr_allowance = Allowance(_USELESS_BYTES_PER_SECOND, loop.time)
+        self._process = ChildProcess(
+            popen, on_output=self._output, on_errors=self._errors, on_end=self._ended
+        )
+
+    @property
+    def lost(self) -> bool:
+        return self._loss is not None
+
+    @property
+    def loss(self) -> MemberFailure | None:
+        """Why the session ended, None while it has not."""
+        return self._loss
+
+    def request(
+        self, method: str, params: bytes, *, progress_token: int | None = None, safe: bool = False
+    ) -> StdioExchange:
+        """Begin an exchange. `safe` makes no difference: there is one pipe."""
+        self._last_id += 1
+        exchange = StdioExchange(self, self._last_id, method, params, progress_token)
+        if self._loss is not None:
+            exchange.fail(self._failure(self._loss, sent=False))
+            return exchange
+        self._exchanges[b"%d" % exchange.id] = exchange
+        self.in_flight += 1
+        if progress_token is not None:
+            self._by_token[b"%d" % progress_token] = exchange
+        if method in CALL_METHODS:
+            self._calls.add(exchange)
+        self._process.write(exchange)
+        return exchange
+
+    async def notify(self, method: str, params: bytes) -> None:
+        if self._loss is not None:
+            raise self._failure(self._loss, sent=False)
+        if not self._process.write_control(encode_notification(method, params) + b"\n"):
+            raise MemberFailure(
+                Failure.BUSY, f"{self._name} does not read its standard input", sent=False
+            )
+
+    def when_reaped(self, callback: Callable[[], None]) -> None:
+        """Call back once when the process is gone."""
+        self._process.when_reaped(callback)
+
+    def kill(self, failure: MemberFailure) -> None:
+        """End the process at once, and what is in flight with `failure`."""
+        self._closing = True
+        self._lose(failure)
+        self._process.kill()
+
+    async def close(self) -> None:
+        """EOF, SIGTERM after `eof_seconds`, SIGKILL after `term_seconds`. Returns once the process
+        was reaped. It goes on by itself when the caller is cancelled."""
+        self._closing = True
+        # Nobody is to blame for a stop on purpose, so that it counts as evidence of nothing.
+        self._lose(MemberFailure(Failure.EVICTED, f"{self._name} was stopped", sent=False))
+        self._process.shutdown(self._eof_seconds, self._term_seconds)
+        if not await self._process.wait(self._eof_seconds + self._term_seconds):
+            self._log.error("process %d does not end although it was killed", self._process.pid)
+
+    def forget(self, exchange: StdioExchange, reason: str) -> bool:
+        """Take an unanswered exchange out of the tables and tell the process when it knows of it.
+
+        False when it was answered, failed or forgotten before.
+        """
+        if not self._drop(exchange):
+            return False
+        if not exchange.sent:
+            self._process.withdraw(exchange)
+        elif exchange.method != "initialize":  # which must not be cancelled
+            params = encode_json({"requestId": exchange.id, "reason": reason})
+            # Refused when the process reads nothing: then it would not learn of it anyway.
+            self._process.write_control(
+                encode_notification("notifications/cancelled", params) + b"\n"
+            )
+        return True
+
+    def _drop(self, exchange: StdioExchange) -> bool:
+        if self._exchanges.pop(b"%d" % exchange.id, None) is None:
+            return False
+        self.in_flight -= 1
+        if exchange.token is not None:
+            self._by_token.pop(b"%d" % exchange.token, None)
+        self._calls.discard(exchange)
+        return True
+
+    # -- what the process writes
+
+    def _output(self, data: bytes) -> bool:
+        slow = False
+        for line in self._lines.feed(data):
+            if isinstance(line, LongLine):
+                self._long_line(line)
+            elif not self._line(line):
+                slow = self._noise_allowance.spend(len(line) + 1)
+        if self._lines.is_discarding:
+            slow = self._noise_allowance.spend(len(data))
+        return slow
+
+    def _errors(self, data: bytes) -> bool:
+        for line in self._stderr.feed(data):
+            if isinstance(line, bytes):
+                self._stderr_log.write(line)
+            elif not line.ended:
+                self._stderr_log.write(line.head + b" [cut]")
+        return self._stderr_allowance.spend(len(data))
+
+    def _line(self, line: bytes) -> bool:
+        """Handle one line; false when it was no message."""
+        try:
+            message = parse_message(line)
+        except MalformedMessage as fault:
+            if line.strip():
+                self._noise.write(line)
+            exchange = self._exchanges.get(fault.request_id or b"")
+            if exchange is not None and "method" not in parse_object(line):
+                self._spoil(exchange, Failure.MALFORMED, f"answered badly: {fault.text}")
+            return False
+        if message.is_response:
+            self._response(message, len(line))
+        elif message.is_request:
+            self._request(message)
+        else:
+            self._notification(message, len(line))
+        return True
+
+    def _response(self, message: Message, size: int) -> None:
+        exchange = self._exchanges.get(message.raw_id)
+        if exchange is not None:
+            self._drop(exchange)
+            exchange.deliver(message, size)
+        else:
+            self._log.debug("answer to no request in flight: id %s", message.raw_id[:64])
+
+    def _request(self, message: Message) -> None:
+        if message.method == "ping":
+            answer = encode_result(message.raw_id, b"{}")
+        else:
+            fault = error_object(METHOD_NOT_FOUND, "this client has no such capability")
+            answer = encode_error(message.raw_id, fault)
+        if not self._process.write_control(answer + b"\n"):
+            self._log.debug("no answer to %s: standard input is not read", message.method)
+
+    def _notification(self, message: Message, size: int) -> None:
+        if message.method == "notifications/progress":
+            token = parse_object(message.params).get("progressToken")
+            exchange = self._by_token.get(bytes(token)) if token is not None else None
+            if exchange is not None:
+                exchange.deliver(message, size)
+            return
+        if message.method == "notifications/message" and len(self._calls) == 1:
+            next(iter(self._calls)).deliver(message, size)
+            return
+        if message.method != "notifications/cancelled":  # our answers are immediate
+            self._on_notification(message)
+
+    def _long_line(self, line: LongLine) -> None:
+        if not line.ended:
+            self._noise.write(b"[discarded, too long] " + line.head)
+            match = _ID_AT_HEAD.match(line.head)
+            exchange = self._exchanges.get(match[1]) if match is not None else None
+            if match is None and len(self._exchanges) == 1:
+                exchange = next(iter(self._exchanges.values()))
+        else:
+            match = _ID_AT_TAIL.search(line.tail)
+            exchange = self._exchanges.get(match[1]) if match is not None else None
+        if exchange is not None:
+            self._spoil(exchange, Failure.TOO_LARGE, "answered with a line that is too long")
+
+    def _spoil(self, exchange: StdioExchange, failure: Failure, what: str) -> None:
+        self._drop(exchange)
+        exchange.fail(MemberFailure(failure, f"{self._name} {what}", sent=exchange.sent))
+
+    # -- how it ends
+
+    def _ended(self, what: str) -> None:
+        for line in self._lines.end():
+            if isinstance(line, bytes):
+                self._line(line)
+        for line in self._stderr.end():
+            if isinstance(line, bytes):
+                self._stderr_log.write(line)
+        self._noise.flush()
+        self._stderr_log.flush()
+        self._log.info("process %d %s", self._process.pid, what)
+        self._lose(MemberFailure(Failure.EXIT, f"{self._name} {what}", sent=False))
+
+    def _lose(self, loss: MemberFailure) -> None:
+        if self._loss is not None:
+            return
+        self._loss = loss
+        if not self._closing:
+            self._on_lost(loss)
+        for exchange in list(self._exchanges.values()):
+            self._drop(exchange)
+            exchange.fail(self._failure(loss, sent=exchange.sent))
+
+    def _failure(self, loss: MemberFailure, *, sent: bool) -> MemberFailure:
+        return MemberFailure(loss.failure, loss.reason, sent=sent)
