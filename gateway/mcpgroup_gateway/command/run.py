@@ -1,0 +1,73 @@
+"""`mcpgroup run`"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from mcpgroup_gateway.command.options import ManifestPath, SecretsFolder, secrets_folder
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    """From which level on lines are logged."""
+
+    DEBUG = "Debug"
+    INFO = "Info"
+    WARNING = "Warning"
+    ERROR = "Error"
+
+
+def run(
+    manifest: ManifestPath,
+    *,
+    host: Annotated[str, typer.Option(help="Address that clients reach.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of /mcp; 0: any free one.")
+    ] = 8080,
+    admin_host: Annotated[str, typer.Option(help="Address of the admin port.")] = "127.0.0.1",
+    admin_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Admin port; 0: any free one.")
+    ] = 9090,
+    secrets: SecretsFolder = None,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(help="Default: console on a terminal, else json.", show_default=False),
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
+) -> None:
+    """Serve a group: one endpoint for MCP clients, one admin port for people and probes.
+
+    The file is watched: a valid change is taken over live, an invalid one is refused and told.
+    Ends on SIGTERM and Ctrl-C once calls in flight have ended.
+    """
+    import sys
+
+    folder = secrets_folder(secrets)
+    if log_format is None:
+        log_format = LogFormat.CONSOLE if sys.stderr.isatty() else LogFormat.JSON
+
+    from mcpgroup_gateway import replica
+
+    raise typer.Exit(
+        replica.run(
+            replica.RunOptions(
+                manifest_path=manifest,
+                host=host,
+                port=port,
+                admin_host=admin_host,
+                admin_port=admin_port,
+                secrets_dir=folder,
+                log_format=log_format.value,
+                log_level=log_level.value,
+            )
+        )
+    )
