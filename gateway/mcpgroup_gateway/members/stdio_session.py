@@ -200,12 +200,15 @@ class StdioUpstream:
             if exchange is not None and "method" not in parse_object(line):
                 self._spoil(exchange, Failure.MALFORMED, f"answered badly: {fault.text}")
             return False
-        if message.is_response:
-            self._response(message, len(line))
-        elif message.is_request:
-            self._request(message)
-        else:
-            self._notification(message, len(line))
+        try:
+            if message.is_response:
+                self._response(message, len(line))
+            elif message.is_request:
+                self._request(message)
+            else:
+                self._notification(message, len(line))
+        except Exception:  # one message must not cost those after it in the same chunk
+            self._log.exception("a message was not handled: %s", message.method or "a response")
         return True
 
     def _response(self, message: Message, size: int) -> None:
