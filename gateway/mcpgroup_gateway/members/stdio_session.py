@@ -207,7 +207,7 @@ class StdioUpstream:
                 self._request(message)
             else:
                 self._notification(message, len(line))
-        except Exception:  # one message must not cost those after it in the same chunk
+        except Exception:  # noqa: BLE001 - logged; the messages after it in the chunk go on
             self._log.exception("a message was not handled: %s", message.method or "a response")
         return True
 
