@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcpgroup_api import McpServerGroup
 
 # The gateway has the deadlines of a call, and sends a sign of life while it waits for a member.
-_TIMEOUT: Final = httpx2.Timeout(10, read=None)
+_TIMEOUT: Final = httpx2.Timeout(10, read=300)
 
 
 @dataclass(frozen=True, slots=True)

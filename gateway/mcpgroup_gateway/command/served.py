@@ -63,6 +63,7 @@ async def _announced_url(process: asyncio.subprocess.Process, log: IO[bytes]) ->
             while line := await process.stdout.readline():
                 if found := _ANNOUNCED.search(line):
                     return found[1].decode()
+            await process.wait()  # it has closed its output: nothing is left but its end
     log.seek(0)
     text = log.read()[-_SHOWN_LOG_BYTES:].decode("utf-8", "replace").strip()
     return no(f"the group could not be served: {text}")
