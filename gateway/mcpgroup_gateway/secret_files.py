@@ -29,7 +29,8 @@ class SecretError(Exception):
     """A value cannot be used. `name` and `key` say which; the text is a sentence with both."""
 
     def __init__(self, reference: SecretKeyRef, problem: str) -> None:
-        super().__init__(f"secret {reference.name}, key {reference.key}: {problem}")
+        # No colon after the key: what follows "token:" in a log is taken for a token, and hidden.
+        super().__init__(f"secret {reference.name}, key {reference.key} is unusable ({problem})")
         self.name = reference.name
         self.key = reference.key
 
@@ -43,10 +44,10 @@ class SecretFiles:
     def read(self, reference: SecretKeyRef) -> bytes:
         """The content as it is, at most 64 KiB. Raises `SecretError`."""
         if self._directory is None:
-            raise SecretError(reference, "there is no folder of secrets (--secrets DIR)")
+            raise SecretError(reference, "no folder of secrets, --secrets DIR, is given")
         # Models that were not validated must not lead out of the directory either.
         if not (_NAME.fullmatch(reference.name) and _KEY.fullmatch(reference.key)):
-            raise SecretError(reference, "is no name and key of a Secret")
+            raise SecretError(reference, "no Secret has such a name and key")
         path = self._directory / reference.name / reference.key
         try:
             with path.open("rb") as file:
@@ -55,9 +56,9 @@ class SecretFiles:
             raise SecretError(reference, "there is no such file") from None
         except OSError as error:
             problem = (error.strerror or "error").lower()
-            raise SecretError(reference, f"cannot be read: {problem}") from None
+            raise SecretError(reference, f"its file cannot be read, {problem}") from None
         if len(content) > MAX_BYTES:
-            raise SecretError(reference, f"is longer than {MAX_BYTES} bytes")
+            raise SecretError(reference, f"it is longer than {MAX_BYTES} bytes")
         return content
 
     def env(self, variable: EnvVariable) -> str:
@@ -67,7 +68,7 @@ class SecretFiles:
         reference = variable.value_from.secret_key_ref
         value = self._text(reference)
         if "\0" in value:
-            raise SecretError(reference, "holds a zero byte, which no variable can")
+            raise SecretError(reference, "it holds a zero byte, which no variable can")
         return value
 
     def header(self, header: Header) -> str:
@@ -77,7 +78,7 @@ class SecretFiles:
         reference = header.value_from.secret_key_ref
         value = self._text(reference)
         if not _ONE_LINE.fullmatch(value):
-            raise SecretError(reference, "holds control characters, which no header can")
+            raise SecretError(reference, "it holds control characters, which no header can")
         return value
 
     def missing(self, group: McpServerGroup) -> list[str]:
@@ -95,7 +96,7 @@ class SecretFiles:
         try:
             text = self.read(reference).decode()
         except UnicodeDecodeError:
-            raise SecretError(reference, "is no text in UTF-8") from None
+            raise SecretError(reference, "it is no text in UTF-8") from None
         return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
 
 

@@ -239,7 +239,7 @@ async def test_health_shows_who_is_up_and_why_others_are_not(tmp_path: Path) -> 
     assert re.fullmatch(r"a +Up +\d+\.\d ms", rows["a"])
     assert "no-such-program-at-all" in rows["b"]
     assert re.match(r"c +Down +-", rows["c"])
-    assert "secret search, key token: there is no folder of secrets" in rows["d"]
+    assert "secret search, key token is unusable (no folder of secrets, --secrets DIR" in rows["d"]
     assert re.match(r"e +Down +-", rows["e"])
 
 

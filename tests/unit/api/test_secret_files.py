@@ -7,6 +7,7 @@ from tests.unit.api.cases import SECRET, Case
 
 from mcpgroup_api import EnvVariable, Header, McpServerGroup, SecretKeyRef
 from mcpgroup_gateway.secret_files import MAX_BYTES, SecretError, SecretFiles
+from mcpgroup_gateway.telemetry.redaction import Redactor
 
 
 @pytest.fixture
@@ -58,7 +59,9 @@ def test_a_variable_may_have_lines(folder: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"a\nb", b"a\n\n", b"a\r\nX: y", b"a\0", b"\x1b"])
 def test_a_header_with_control_characters_is_refused(folder: Path, content: bytes) -> None:
-    with pytest.raises(SecretError, match="secret search, key token: holds control characters"):
+    with pytest.raises(
+        SecretError, match=r"secret search, key token is unusable \(it holds control characters"
+    ):
         put(folder, content).header(HEADER)
 
 
@@ -88,16 +91,24 @@ def test_links_as_in_a_pod_are_followed(folder: Path) -> None:
 
 
 def test_a_missing_secret_is_told_by_name_and_key(folder: Path) -> None:
-    with pytest.raises(SecretError, match="secret search, key token: there is no such file"):
+    with pytest.raises(
+        SecretError, match=r"secret search, key token is unusable \(there is no such file\)"
+    ):
         SecretFiles(folder).header(HEADER)
     with pytest.raises(SecretError, match="--secrets DIR"):
         SecretFiles(None).env(VARIABLE)
 
 
+def test_what_is_missing_can_be_read_in_a_redacted_log(folder: Path) -> None:
+    with pytest.raises(SecretError) as caught:
+        SecretFiles(folder).header(HEADER)
+    assert Redactor().text(str(caught.value)) == str(caught.value)
+
+
 def test_a_folder_is_no_value(folder: Path) -> None:
     (folder / "search" / "token").mkdir()
 
-    with pytest.raises(SecretError, match="cannot be read: is a directory"):
+    with pytest.raises(SecretError, match="its file cannot be read, is a directory"):
         SecretFiles(folder).header(HEADER)
 
 
@@ -113,7 +124,7 @@ def test_a_folder_is_no_value(folder: Path) -> None:
 def test_no_reference_leads_out_of_the_folder(folder: Path, name: str, key: str) -> None:
     reference = SecretKeyRef.model_construct(name=name, key=key)
 
-    with pytest.raises(SecretError, match="is no name and key of a Secret"):
+    with pytest.raises(SecretError, match="no Secret has such a name and key"):
         SecretFiles(folder).read(reference)
 
 
