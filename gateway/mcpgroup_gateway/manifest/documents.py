@@ -23,7 +23,7 @@ _MAX_DEPTH: Final = 40
 _MAX_DIGITS: Final = 40
 
 _TAG: Final = "tag:yaml.org,2002:"
-_TRUE: Final = frozenset({"true", "yes", "on", "y"})
+_TRUE: Final = frozenset({"true", "yes", "on"})
 
 
 class Document(NamedTuple):
