@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.serving.interface import Call
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 #: At the limit a session gives way to a new one after so many idle seconds (DESIGN-MCP section 1).
 DISPLACE_AFTER_SECONDS: Final = 60.0
@@ -164,7 +164,7 @@ class Session:
             try:
                 callback()
             except Exception:  # the others must run as well
-                _log.exception("a session's close callback failed")
+                logger.exception("a session's close callback failed")
 
 
 class SessionTable:
