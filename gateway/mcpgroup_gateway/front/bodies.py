@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def _read_slowly(request: web.BaseRequest, limit: int, seconds: float) -> 
         # aiohttp takes written bytes for the start of an answer.
         request.writer.output_size = 0
     # A payload ended by an exception stays ended: aiohttp will not wait for its rest either.
-    timer = request.loop.call_later(seconds, payload.set_exception, TimeoutError())
+    timer = asyncio.get_running_loop().call_later(seconds, payload.set_exception, TimeoutError())
     chunks: list[bytes] = []
     size = 0
     try:
