@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcpgroup_gateway.front import Front, FrontSettings
 from mcpgroup_gateway.serving.sessions import SessionTable
 from mcpgroup_gateway.wire.envelope import (
+    MalformedMessage,
     Message,
     Raw,
     encode_error,
@@ -42,7 +43,10 @@ class ScriptedCall:
         self.released = asyncio.Event()
 
     async def run(self) -> bytes | None:
-        params = parse_object(self.message.params)
+        try:
+            params = parse_object(self.message.params)
+        except MalformedMessage as fault:
+            return encode_error(self.raw_id, error_object(fault.code, fault.text))
         name = parse_string(params.get("name")) or "echo"
         sink = self.caller.sink
         if self.message.method == "no/such":
@@ -64,9 +68,9 @@ class ScriptedCall:
             await self.released.wait()
         if self.cancelled is not None:
             return None
-        size = int(bytes(params.get("size", b"0")))
-        if size:
-            return encode_result(self.raw_id, b'{"pad":"%b"}' % (b"x" * size))
+        size = bytes(params.get("size", b"0"))
+        if size.isdigit() and size != b"0":
+            return encode_result(self.raw_id, b'{"pad":"%b"}' % (b"x" * int(size)))
         return encode_result(self.raw_id, bytes(self.message.params) or b"{}")
 
     def cancel(self, reason: str | None) -> None:

@@ -48,8 +48,13 @@ async def _read_slowly(request: web.BaseRequest, limit: int, seconds: float) -> 
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         # aiohttp takes written bytes for the start of an answer.
         request.writer.output_size = 0
-    # A payload ended by an exception stays ended: aiohttp will not wait for its rest either.
-    timer = asyncio.get_running_loop().call_later(seconds, payload.set_exception, TimeoutError())
+
+    def expire() -> None:
+        if not payload.is_eof():  # it is when we were stalled and the rest came meanwhile
+            # aiohttp, too, stops waiting for the rest of a body that timed out.
+            payload.set_exception(TimeoutError())
+
+    timer = asyncio.get_running_loop().call_later(seconds, expire)
     chunks: list[bytes] = []
     size = 0
     try:

@@ -93,6 +93,15 @@ def _judge_json(value: str) -> bool:
 _cached_json = lru_cache(maxsize=64)(_judge_json)
 
 
+def is_text(value: str) -> bool:
+    """False for a header value with bytes that are no UTF-8 (aiohttp keeps them as surrogates)."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_served_version(value: str) -> bool:
     """True for the `MCP-Protocol-Version` values of the eras that are served here.
 

@@ -10,7 +10,13 @@ from multidict import istr
 
 from mcpgroup_gateway.front import replies
 from mcpgroup_gateway.front.bodies import BodyBroken, BodyTooLarge, BodyTooSlow, read_body
-from mcpgroup_gateway.front.checks import AccessPolicy, is_json, is_served_version, read_accept
+from mcpgroup_gateway.front.checks import (
+    AccessPolicy,
+    is_json,
+    is_served_version,
+    is_text,
+    read_accept,
+)
 from mcpgroup_gateway.front.posts import Head, PostHandler
 from mcpgroup_gateway.front.responses import preflight, respond
 from mcpgroup_gateway.front.streams import EventWriter, PostChannel, Streams, listen
@@ -146,13 +152,11 @@ class Endpoint:
         refused = self._check_version(request)
         if refused is not None:
             return self._respond(refused, origin)
-        tenant = None
-        if self._tenant is not None:
-            tenants = headers.getall(self._tenant, [])
-            if len(tenants) > 1:
-                text = f"{self._tenant} must be given once"
-                return self._respond(replies.refusal(400, text), origin)
-            tenant = (tenants[0].strip() or None) if tenants else None
+        tenants = headers.getall(self._tenant, []) if self._tenant is not None else []
+        if len(tenants) > 1 or not is_text("".join(tenants)):
+            text = f"{self._tenant} must be given once, in UTF-8"
+            return self._respond(replies.refusal(400, text), origin)
+        tenant = (tenants[0].strip() or None) if tenants else None
         settings = self._settings
         try:
             body = await read_body(request, settings.request_bytes, settings.body_seconds)

@@ -51,7 +51,9 @@ def refusal(
 
 
 def unsupported_version(requested: str) -> Reply:
-    data: dict[str, object] = {"supported": list(LEGACY_VERSIONS), "requested": requested[:64]}
+    # Header values may hold bytes that are no UTF-8, which JSON cannot repeat.
+    shown = requested[:64].encode("ascii", "replace").decode()
+    data: dict[str, object] = {"supported": list(LEGACY_VERSIONS), "requested": shown}
     text = f"MCP-Protocol-Version is not supported; use one of {', '.join(LEGACY_VERSIONS)}"
     return Reply(400, encode_error(None, error_object(UNSUPPORTED_VERSION, text, data)))
 

@@ -14,7 +14,7 @@ import logging
 import select
 import sys
 import termios
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError, RawRequestMessage
@@ -120,6 +120,14 @@ class Connection(web.RequestHandler):
             reply = replies.answer(replies.internal_error())
         return respond(reply, None, close=True)
 
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Without faults in the rest of a refused body: clients must not fill our log."""
+        fault = kw.get("exc_info")
+        if isinstance(fault, web.RequestPayloadError | HttpProcessingError | ConnectionError):
+            logger.debug("the rest of a refused body was broken")
+        else:
+            super().log_exception(*args, **kw)
+
     def close_if_idle(self) -> None:
         """Close a kept-alive connection that has nothing on the way to us."""
         if self.is_idle and self.head_since is None and not self._is_readable():
@@ -157,7 +165,9 @@ class Connection(web.RequestHandler):
         if transport is None:
             return
         if self.head_since is not None:
-            if now - self.head_since > settings.head_seconds and self.is_idle:
+            overdue = now - self.head_since > settings.head_seconds
+            # After a stall of our own the rest of the head waits in the socket.
+            if overdue and self.is_idle and not self._is_readable():
                 self.force_close()
         elif self._paused:
             # A slow reader makes progress, a stalled one does not. Hardly anything is added
