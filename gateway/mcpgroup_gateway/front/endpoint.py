@@ -152,11 +152,13 @@ class Endpoint:
         refused = self._check_version(request)
         if refused is not None:
             return self._respond(refused, origin)
-        tenants = headers.getall(self._tenant, []) if self._tenant is not None else []
-        if len(tenants) > 1 or not is_text("".join(tenants)):
-            text = f"{self._tenant} must be given once, in UTF-8"
-            return self._respond(replies.refusal(400, text), origin)
-        tenant = (tenants[0].strip() or None) if tenants else None
+        tenant = None
+        if self._tenant is not None:
+            tenants = headers.getall(self._tenant, [])
+            if len(tenants) > 1 or not is_text("".join(tenants)):
+                text = f"{self._tenant} must be given once, in UTF-8"
+                return self._respond(replies.refusal(400, text), origin)
+            tenant = (tenants[0].strip() or None) if tenants else None
         settings = self._settings
         try:
             body = await read_body(request, settings.request_bytes, settings.body_seconds)
