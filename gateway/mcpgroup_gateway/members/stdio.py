@@ -33,7 +33,7 @@ class StdioConnector:
         name: str,
         command: Sequence[str],
         *,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
         working_dir: str | None = None,
         memory_limit_mib: int = 0,
         max_line_bytes: int = MAX_LINE_BYTES,
@@ -42,7 +42,7 @@ class StdioConnector:
     ) -> None:
         self._name = name
         self._command = list(command)
-        self._env = dict(env or {})
+        self._env = env or {}
         self._working_dir = working_dir
         self._memory_limit_mib = memory_limit_mib
         self._max_line_bytes = max_line_bytes
@@ -64,7 +64,7 @@ class StdioConnector:
         """
         loop = asyncio.get_running_loop()
         due = loop.time() + deadline
-        environment = member_environment(self._env)
+        environment = member_environment(self._env() if callable(self._env) else self._env)
         popen = spawn(self._command, environment, self._working_dir, self._memory_limit_mib)
         started = False
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpgroup_api import Limits, Member
-    from mcpgroup_gateway.members.upstream import Connector
+    from mcpgroup_gateway.members.upstream import Connector, Upstream
     from mcpgroup_gateway.secret_files import SecretFiles
+    from mcpgroup_gateway.wire.envelope import Message
 
 
 def build_connector(
@@ -25,8 +26,7 @@ def build_connector(
 ) -> Connector:
     """The connector of one member. `conceal` hears each secret value, so that no log shows it.
 
-    Secrets are read at each new session; a missing one is a failed start with its name. Raises
-    `MemberFailure` when a certificate authority cannot be used.
+    Secrets are read at each new session; a missing one is a failed start with its name.
     """
     if member.stdio is not None:
         stdio = member.stdio
@@ -61,24 +61,57 @@ def build_connector(
                 conceal(value)
         return values
 
-    def authority() -> bytes | None:
-        if http.tls.ca_secret_ref is None:
-            return None
-        try:
-            return secrets.read(http.tls.ca_secret_ref)
-        except SecretError as fault:
-            raise MemberFailure(Failure.TLS, str(fault), sent=False) from fault
+    def reach(authority: bytes | None) -> StreamableConnector:
+        return StreamableConnector(
+            member.name,
+            http.url,
+            fallback_urls=http.fallback_urls,
+            headers=headers,
+            ca_pem=authority,
+            insecure_skip_verify=http.tls.insecure_skip_verify,
+            connect_seconds=member.connect_timeout_seconds,
+            response_limit=limits.response_bytes,
+        )
 
-    return StreamableConnector(
-        member.name,
-        http.url,
-        fallback_urls=http.fallback_urls,
-        headers=headers,
-        ca_pem=authority,
-        insecure_skip_verify=http.tls.insecure_skip_verify,
-        connect_seconds=member.connect_timeout_seconds,
-        response_limit=limits.response_bytes,
-    )
+    reference = http.tls.ca_secret_ref
+    if reference is None:
+        return reach(None)
+    return _WithAuthority(reach, lambda: secrets.read(reference))
+
+
+class _WithAuthority:
+    """A connector whose certificate authority comes from a Secret, which may change or be missing."""
+
+    def __init__(
+        self, reach: Callable[[bytes | None], StreamableConnector], read: Callable[[], bytes]
+    ) -> None:
+        self._reach = reach
+        self._read = read
+        self._authority: bytes | None = None
+        self._connectors: list[StreamableConnector] = []
+
+    async def open(
+        self,
+        *,
+        on_notification: Callable[[Message], None],
+        on_lost: Callable[[MemberFailure], None],
+        control: bool,
+        deadline: float,
+    ) -> Upstream:
+        try:
+            authority = self._read()
+            if authority != self._authority:
+                self._connectors.append(self._reach(authority))
+                self._authority = authority
+        except (SecretError, ValueError) as fault:
+            raise MemberFailure(Failure.TLS, str(fault), sent=False) from fault
+        return await self._connectors[-1].open(
+            on_notification=on_notification, on_lost=on_lost, control=control, deadline=deadline
+        )
+
+    async def close(self) -> None:
+        for connector in self._connectors:
+            await connector.close()
 
 
 def source_identity(member: Member, limits: Limits) -> str:

@@ -130,7 +130,7 @@ class Context:
         self.clock = clock
         self.quarantine = Quarantine()
         self.queue = SlotQueue()
-        self.in_flight = AttemptsInFlight(self._may_move)
+        self.in_flight = AttemptsInFlight(self._may_move, clock)
         self.supervisors: dict[str, Supervisor] = {}
         self.settings: dict[str, MemberSettings] = {}
         self.provides: Mapping[str, Mapping[Kind, frozenset[str]]] = {}
@@ -288,6 +288,8 @@ class Context:
         view = self.view(caller)
         resolution = view.resolve(Kind.RESOURCE, uri)
         linked = self._linked(caller, uri)
+        if linked not in view.resource_fallback(uri):  # what filters hide stays unknown
+            linked = None
         members: tuple[str, ...]
         if resolution is not None:
             members = resolution.members

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 class AttemptsInFlight:
     """`may_move` says whether a call has another member to go to."""
 
-    def __init__(self, may_move: Callable[[Attempt], bool]) -> None:
+    def __init__(self, may_move: Callable[[Attempt], bool], clock: Callable[[], float]) -> None:
         self._may_move = may_move
         self._attempts: dict[str, dict[Attempt, None]] = {}
+        self._clock = clock
+        self._last_ended: dict[str, float] = {}
 
     def enter(self, endpoint_id: str, attempt: Attempt) -> None:
         attempts = self._attempts.get(endpoint_id)
@@ -37,6 +39,11 @@ class AttemptsInFlight:
             attempts.pop(attempt, None)
             if not attempts:
                 del self._attempts[endpoint_id]
+                self._last_ended[endpoint_id] = self._clock()
+
+    def last_ended(self, endpoint_id: str) -> float | None:
+        """When the endpoint's newest attempt ended; None before the first."""
+        return self._last_ended.get(endpoint_id)
 
     def evicted(self, endpoint_id: str, evidence: Evidence, reason: str) -> None:
         waiting = list(self._attempts.get(endpoint_id, ()))

@@ -106,13 +106,13 @@ def parse_message(data: bytes) -> Message:
         raise MalformedMessage(INVALID_REQUEST, '"jsonrpc" must be "2.0"', _usable_id(raw_id))
     if raw_id and not is_valid_id(raw_id):
         # An error response to a message whose id could not be read has the id null.
-        if raw_id == _NULL and message.method is None and bytes(message.error):
+        if raw_id == _NULL and message.method is None and len(message.error):
             return message
         raise MalformedMessage(INVALID_REQUEST, '"id" must be a string or an integer')
     if message.method is None:
-        if not raw_id and not bytes(message.error):
+        if not raw_id and not len(message.error):
             raise MalformedMessage(INVALID_REQUEST, '"method" is missing')
-        if bool(bytes(message.result)) == bool(bytes(message.error)):
+        if bool(len(message.result)) == bool(len(message.error)):
             raise MalformedMessage(
                 INVALID_REQUEST, 'a message has "method", "result" or "error"', _usable_id(raw_id)
             )
