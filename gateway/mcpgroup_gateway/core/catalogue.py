@@ -142,6 +142,10 @@ class View:
     def listing(self, kind: Kind) -> Listing:
         return self._listings[kind]
 
+    def tool_names(self) -> tuple[str, ...]:
+        """The bare names of all tools, in order: the words of metrics."""
+        return tuple(sorted(self._resolutions[Kind.TOOL]))
+
     def capabilities(self) -> bytes:
         """The `capabilities` object of an `initialize` result.
 

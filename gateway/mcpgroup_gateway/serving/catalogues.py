@@ -65,6 +65,11 @@ class Catalogues:
             self._merge()
         self.wake()
 
+    def forget(self, member: str) -> None:
+        """Another server stands behind this name now."""
+        if self._read.pop(member, None) is not None:
+            self._merge()
+
     def of(self, member: str) -> MemberCatalogue | None:
         return self._read.get(member)
 
@@ -77,9 +82,7 @@ class Catalogues:
 
     def missing(self) -> list[str]:
         """Members without a catalogue that may still get one."""
-        return [
-            name for name in self._members if name not in self._read and self._awaited(name)
-        ]
+        return [name for name in self._members if name not in self._read and self._awaited(name)]
 
     def wake(self) -> None:
         """Let those who wait look again: a catalogue came, or a member gave up."""
@@ -102,9 +105,7 @@ class Catalogues:
 
     def _currently_unawaited(self) -> frozenset[str]:
         return frozenset(
-            name
-            for name in self._members
-            if name not in self._read and not self._awaited(name)
+            name for name in self._members if name not in self._read and not self._awaited(name)
         )
 
     def _merge(self) -> None:

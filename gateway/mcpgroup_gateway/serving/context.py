@@ -304,9 +304,7 @@ class Context:
                 if resolution is not None:
                     break
             view = self.view(caller)
-            members = (
-                resolution.members if resolution is not None else view.resource_fallback(uri)
-            )
+            members = resolution.members if resolution is not None else view.resource_fallback(uri)
             if not members:
                 raise Unknown(f"Resource not found: {uri[:200]}", code=RESOURCE_NOT_FOUND)
         facts = self._facts("resources/read", Kind.RESOURCE, uri, None, caller)
@@ -415,4 +413,3 @@ def owner_of(caller: Caller) -> str:
     if caller.session is not None:
         return caller.session.id
     return f"tenant:{caller.tenant}" if caller.tenant is not None else "anonymous"
-

@@ -79,6 +79,4 @@ class Deadline:
             self._stalled = False
             self._timer = self._loop.call_at(later, self._fire, later)
             return
-        self._abort(
-            MemberFailure(self._failure, self._text, sent=self._sent, late=self._stalled)
-        )
+        self._abort(MemberFailure(self._failure, self._text, sent=self._sent, late=self._stalled))

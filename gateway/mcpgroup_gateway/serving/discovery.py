@@ -100,6 +100,8 @@ async def _request(control: Upstream, method: str, params: bytes) -> bytes | Non
             error = parse_object(message.error)
             if bytes(error.get("code", b"")) == b"%d" % METHOD_NOT_FOUND:
                 return None
-            raise MemberFailure(Failure.MALFORMED, f"{method} was answered with an error", sent=True)
+            raise MemberFailure(
+                Failure.MALFORMED, f"{method} was answered with an error", sent=True
+            )
     finally:
         exchange.close()

@@ -20,6 +20,7 @@ from mcpgroup_gateway.core.policy import (
     RetryPolicy,
     RoutePolicy,
 )
+from mcpgroup_gateway.wire.protocol import Kind
 
 if TYPE_CHECKING:
     from mcpgroup_api import McpServerGroup, McpServerGroupSpec, Member, NameFilter
@@ -85,6 +86,18 @@ def endpoint_policy(member: Member) -> EndpointPolicy:
         resource_tags=frozenset(member.resource_tags),
         max_concurrent=member.max_concurrent_requests,
     )
+
+
+def provides(spec: McpServerGroupSpec) -> dict[str, dict[Kind, frozenset[str]]]:
+    """What each member's manifest promises, by kind."""
+    return {
+        member.name: {
+            Kind.TOOL: frozenset(member.provides.tools),
+            Kind.PROMPT: frozenset(member.provides.prompts),
+            Kind.RESOURCE: frozenset(member.provides.resources),
+        }
+        for member in spec.members
+    }
 
 
 def _filter(names: NameFilter) -> FilterPolicy:

@@ -10,12 +10,15 @@ from mcpgroup_gateway.core.catalogue import BadCursor
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.calls import ServedCall
 from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
+from mcpgroup_gateway.serving.interface import Caller
+from mcpgroup_gateway.serving.relay import passes_level
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     MalformedMessage,
     encode_error,
     encode_json,
+    encode_notification,
     encode_result,
     error_object,
     parse_object,
@@ -26,9 +29,10 @@ from mcpgroup_gateway.wire.protocol import CAPABILITY_OF, LIST_METHODS, LOG_LEVE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import Upstream
     from mcpgroup_gateway.serving.context import Context
-    from mcpgroup_gateway.serving.interface import Call, Caller
+    from mcpgroup_gateway.serving.interface import Call
     from mcpgroup_gateway.serving.sessions import Session, SessionTable
     from mcpgroup_gateway.wire.envelope import Message, Raw
     from mcpgroup_gateway.wire.protocol import Kind
@@ -136,7 +140,9 @@ class GroupService:
         """Keep a session's level and pass it on in the background. Raises `MalformedMessage`."""
         level = parse_string(parse_object(message.params).get("level"))
         if level not in LOG_LEVELS:
-            raise MalformedMessage(INVALID_PARAMS, f'"level" must be one of {", ".join(LOG_LEVELS)}')
+            raise MalformedMessage(
+                INVALID_PARAMS, f'"level" must be one of {", ".join(LOG_LEVELS)}'
+            )
         if caller.session is not None:
             caller.session.log_level = level
             for upstream in self.context.upstreams.peek(caller.session.id):
@@ -157,6 +163,16 @@ class GroupService:
         level = self._most_verbose()
         if shared and level is not None:
             self._send_level(upstream, level)
+
+    def upstream_message(self, owner: str, endpoint: Endpoint, message: Message) -> None:
+        """A notification of a caller's own upstream session that belongs to no call."""
+        if self.context.is_about_lists(endpoint, message):
+            return
+        session = self._sessions.get(owner)
+        if session is None or message.method is None:
+            return
+        if message.method == "notifications/message" and passes_level(Caller(session), message):
+            session.push(encode_notification(message.method, message.params))
 
     def session_ended(self, session: Session) -> None:
         self.context.upstreams.close_owner(session.id)
@@ -197,9 +213,7 @@ def _is_not_offered(method: str) -> bool:
 async def _set_level(upstream: Upstream, level: str) -> None:
     if b'"logging"' not in upstream.handshake.capabilities:
         return
-    exchange = upstream.request(
-        "logging/setLevel", b'{"level":%b}' % encode_json(level), safe=True
-    )
+    exchange = upstream.request("logging/setLevel", b'{"level":%b}' % encode_json(level), safe=True)
     try:
         async with asyncio.timeout(_LEVEL_SECONDS):
             while not (await exchange.next()).is_response:
@@ -234,7 +248,9 @@ class _LocalCall:
             kind = LIST_METHODS.get(method)
             if kind is None:
                 raise MalformedMessage(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-            return encode_result(raw_id, await self._service.list(kind, self._message, self._caller))
+            return encode_result(
+                raw_id, await self._service.list(kind, self._message, self._caller)
+            )
         except MalformedMessage as fault:
             outcome = "invalid"
             return encode_error(raw_id, error_object(fault.code, fault.text))

@@ -62,6 +62,10 @@ class SupervisorHooks(Protocol):
 
     def start_finished(self, endpoint: Endpoint, result: str) -> None: ...
 
+    def ended(self, endpoint: Endpoint, reason: str) -> None:
+        """Its process or session ended; the word is one of `telemetry.words.EXIT_REASONS`."""
+        ...
+
 
 class Supervisor:
     """Life of one endpoint; `run` is its owner task."""
@@ -93,6 +97,7 @@ class Supervisor:
         self._refresh_wanted = asyncio.Event()
         self._operation: asyncio.Task[None] | None = None
         self._session_lost = False
+        self._start_at_once = False
         self._last_failure: MemberFailure | None = None
 
     # -- what others ask -------------------------------------------------------------------
@@ -141,10 +146,18 @@ class Supervisor:
         await self._abandon(MemberFailure(Failure.REFUSED, "the member was stopped", sent=False))
 
     def start(self) -> None:
-        """Undo `stop`."""
+        """Start now, whatever stopped it; also a failed one, before its next try is due."""
         self._group.resume(self.endpoint.id)
         self._last_failure = None
+        self._start_at_once = self.endpoint.state is State.FAILED
         self.want()
+
+    def resume(self) -> None:
+        """End a drain or a stop."""
+        self._group.resume(self.endpoint.id)
+        self._last_failure = None
+        self._wanted = True
+        self._wake.set()
 
     def wake(self) -> None:
         """Look at the clock again: the policy or the state changed from outside."""
@@ -172,6 +185,8 @@ class Supervisor:
     def _due(self) -> Coroutine[None, None, None] | None:
         state = self.endpoint.state
         if state is State.COLD and self._wanted:
+            return self._start()
+        if state is State.FAILED and self._start_at_once:
             return self._start()
         # A cold member is due when it went idle while it was out of rotation.
         if state in (State.FAILED, State.COLD) and self._group.next_wait(self.endpoint.id) <= 0:
@@ -216,6 +231,7 @@ class Supervisor:
     async def _start(self) -> None:
         endpoint, group = self.endpoint, self._group
         await self._close_control()
+        self._start_at_once = False
         group.start_began(endpoint.id)
         try:
             control = await self._open_control(self.timing.startup_timeout)
@@ -275,6 +291,7 @@ class Supervisor:
         else:
             self.control = None
             self._last_failure = failure
+            self._hooks.ended(self.endpoint, _exit_word(failure.reason))
             self._group.exited(self.endpoint.id, reason=failure.reason)
         self._wake.set()
 
@@ -306,8 +323,16 @@ class Supervisor:
                 group.probe_failed(probe, Failure.CANCELLED, reason="the session ended")
                 self.forget_session(control)
                 return
-            group.probe_failed(probe, failure.failure, reason=failure.reason, late=failure.late)
-            self._hooks.probe_finished(endpoint, "late" if failure.late else "failed")
+            group.probe_failed(
+                probe,
+                failure.failure,
+                reason=failure.reason,
+                retry_after=failure.retry_after,
+                late=failure.late,
+            )
+            timed_out = failure.failure is Failure.PROBE_TIMEOUT
+            result = "ignored" if failure.late else "timeout" if timed_out else "failed"
+            self._hooks.probe_finished(endpoint, result)
         except asyncio.CancelledError:
             group.probe_failed(probe, Failure.CANCELLED, reason="the probe was abandoned")
             raise
@@ -364,6 +389,8 @@ class Supervisor:
     async def _close_control(self) -> None:
         control, self.control = self.control, None
         if control is not None:
+            idle = self.endpoint.state is State.COLD
+            self._hooks.ended(self.endpoint, "idle" if idle else "stopped")
             await control.close()
 
     def _fail_waiters(self, failure: MemberFailure) -> None:
@@ -404,3 +431,10 @@ class Supervisor:
                 continue
             self.catalogue = catalogue
             self._hooks.catalogue_read(self.endpoint, catalogue)
+
+
+def _exit_word(reason: str) -> str:
+    """`completed` for status 0, `signal`, or `error`; read from the member layer's sentence."""
+    if reason.startswith("was ended by") or "was ended by" in reason:
+        return "signal"
+    return "completed" if "status 0" in reason or "code 0" in reason else "error"

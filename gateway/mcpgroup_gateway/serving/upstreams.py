@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-
 class _Slot:
     """One upstream session, open or being opened."""
 

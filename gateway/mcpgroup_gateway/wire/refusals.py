@@ -1,14 +1,14 @@
 """Errors of our own on the wire (DESIGN-MCP section 7).
 
-    GatewayError                 a JSON-RPC error that the gateway itself gives
-    ├─ NoMember        -31001    no member took it; it did not run
-    ├─ DeadlinePassed  -31002    the member's deadline passed
-    ├─ MemberLost      -31003    sent, then the member or its stream was lost
-    ├─ Overloaded      -31004    limits, queue, all members busy
-    ├─ Draining        -31005    only in the body of a 503
-    ├─ Denied          -31006    known, but refused here
-    ├─ MemberHttpError -31007    bare HTTP error, malformed or oversized answer of the member
-    └─ Unknown         -32602    hidden or unknown name; unknown resources are -32002
+GatewayError                 a JSON-RPC error that the gateway itself gives
+├─ NoMember        -31001    no member took it; it did not run
+├─ DeadlinePassed  -31002    the member's deadline passed
+├─ MemberLost      -31003    sent, then the member or its stream was lost
+├─ Overloaded      -31004    limits, queue, all members busy
+├─ Draining        -31005    only in the body of a 503
+├─ Denied          -31006    known, but refused here
+├─ MemberHttpError -31007    bare HTTP error, malformed or oversized answer of the member
+└─ Unknown         -32602    hidden or unknown name; unknown resources are -32002
 """
 
 from __future__ import annotations

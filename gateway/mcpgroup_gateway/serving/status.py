@@ -1,0 +1,262 @@
+"""What a replica shows of itself: `/status`, `/explain` and the gauges, all from the same objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mcpgroup_gateway.core.canary import sees_canary
+from mcpgroup_gateway.core.selection import CallFacts, Selection
+from mcpgroup_gateway.telemetry.lines import rfc3339
+from mcpgroup_gateway.telemetry.snapshot import ConfigSnapshot, EndpointSnapshot, GroupSnapshot
+from mcpgroup_gateway.wire.envelope import MalformedMessage, parse_object, parse_string
+from mcpgroup_gateway.wire.protocol import READ_METHODS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcpgroup_gateway.core.endpoint import Endpoint
+    from mcpgroup_gateway.serving.context import Context
+
+_METHOD_OF = {
+    Kind.TOOL: "tools/call",
+    Kind.PROMPT: "prompts/get",
+    Kind.RESOURCE: "resources/read",
+    Kind.TEMPLATE: "resources/read",
+}
+
+
+@dataclass(slots=True)
+class ConfigState:
+    """The configuration that serves; times are Unix times, `rejected` is a sentence."""
+
+    digest: str
+    generation: int | None
+    loaded_at: float
+    rejected: str | None = None
+    missing_secrets: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FrontState:
+    """Numbers of the front at one moment."""
+
+    sessions: int
+    sessions_limit: int
+    streams: int
+    in_flight: int
+    in_flight_limit: int
+    draining: bool
+
+
+class StatusReport:
+    """`pod` and `namespace` say whose view it is; `instance` is random for each process."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        instance: str,
+        pod: str,
+        namespace: str,
+        config: ConfigState,
+        front: Callable[[], FrontState],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.context = context
+        self.instance = instance
+        self.pod = pod
+        self.namespace = namespace
+        self.config = config
+        self._front = front
+        self._wall_clock = wall_clock
+
+    # -- /status -------------------------------------------------------------------------
+
+    def status(self) -> dict[str, object]:
+        group = self.context.group
+        counts, front, config = group.counts(), self._front(), self.config
+        return {
+            "apiVersion": "mcpgroup.dev/v1alpha1",
+            "kind": "GatewayStatus",
+            "group": self.context.name,
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "instance": self.instance,
+            "config": {
+                "hash": config.digest,
+                "generation": config.generation,
+                "loadedAt": rfc3339(config.loaded_at),
+                "rejected": config.rejected,
+                "ignored": [],
+                "missingSecrets": config.missing_secrets,
+            },
+            "state": group.state.value,
+            "available": group.available,
+            "circuit": {
+                "open": group.circuit.open,
+                "consecutiveFailures": group.circuit.consecutive_failures,
+                "since": self._time(group.circuit.since),
+            },
+            "counts": {
+                "total": counts.total,
+                "inRotation": counts.in_rotation,
+                "healthy": counts.healthy,
+                "selectable": counts.selectable,
+            },
+            "draining": front.draining,
+            "sessions": {"open": front.sessions, "owned": front.sessions},
+            "store": None,
+            "members": [
+                self._member(endpoint)
+                for endpoint in group.endpoints.values()
+                if not endpoint.staged
+            ],
+            "events": self.context.records.events.recent(),
+        }
+
+    def _member(self, endpoint: Endpoint) -> dict[str, object]:
+        context, now = self.context, self.context.clock()
+        supervisor = context.supervisors.get(endpoint.id)
+        control = supervisor.control if supervisor is not None else None
+        catalogue = context.catalogues.of(endpoint.member)
+        shadowed = sorted(
+            {
+                report.name
+                for report in context.catalogues.view(canary=endpoint.canary).shadowed
+                if report.member == endpoint.member
+            }
+        )
+        p95 = endpoint.latencies.p95(now)
+        return {
+            "name": endpoint.member,
+            "endpoint": endpoint.id,
+            "source": endpoint.source,
+            "canary": endpoint.canary,
+            "inRotation": endpoint.rotation.in_rotation,
+            "state": endpoint.state.value,
+            "breaker": endpoint.breaker.state(now).value,
+            "consecutiveFailures": endpoint.rotation.consecutive_failures,
+            "lastError": endpoint.last_error,
+            "since": self._time(endpoint.state_since),
+            "inFlight": endpoint.in_flight,
+            "queued": endpoint.queued,
+            "selections": endpoint.selections,
+            "p95Seconds": None if p95 is None else round(p95, 6),
+            "era": "Legacy" if control is not None else None,
+            "protocolVersion": control.handshake.protocol_version if control else None,
+            "serverInfo": _server_info(control.handshake.server_info) if control else None,
+            "pid": control.pid if control is not None else None,
+            "tools": len(catalogue.entries.get(Kind.TOOL, ())) if catalogue else None,
+            "catalogueHash": catalogue.hash if catalogue else None,
+            "shadowed": shadowed,
+        }
+
+    # -- /explain ------------------------------------------------------------------------
+
+    def explain(self, kind: Kind, name: str, tenant: str | None) -> dict[str, object]:
+        context = self.context
+        policy = context.policy
+        view = context.catalogues.view(canary=sees_canary(policy.canary, policy.name, tenant))
+        answer: dict[str, object] = {"kind": kind.value, "name": name, "tenant": tenant}
+        resolution = view.resolve(kind, name)
+        members = resolution.members if resolution is not None else ()
+        if resolution is None and kind is Kind.RESOURCE:
+            members = view.resource_fallback(name)
+        bare = resolution.name if resolution is not None else name
+        method = _METHOD_OF[kind]
+        safe = resolution.safe_on if resolution is not None else frozenset(members)
+        facts = CallFacts(
+            members=members,
+            safe_on=policy.members if method in READ_METHODS else safe,
+            pinned=resolution.pinned if resolution is not None else None,
+            tenant=tenant,
+            route=context.routes.find(method, kind, bare),
+        )
+        explanation = context.selector.explain(facts)
+        outcome = explanation.outcome
+        names = {endpoint.id: endpoint.member for endpoint in context.group.endpoints.values()}
+        answer["steps"] = [
+            {
+                "step": step.step,
+                "left": [names[i] for i in step.left],
+                "dropped": {names[i]: why for i, why in step.dropped.items()},
+            }
+            for step in explanation.steps
+        ]
+        if isinstance(outcome, Selection):
+            answer["choice"] = {"member": outcome.endpoint.member, "reason": outcome.reason}
+            answer["refusal"] = None
+        else:
+            answer["choice"] = None
+            answer["refusal"] = {
+                "reason": outcome.reason,
+                "retryAfterSeconds": outcome.retry_after,
+            }
+        return answer
+
+    # -- gauges --------------------------------------------------------------------------
+
+    def snapshot(self) -> GroupSnapshot:
+        context = self.context
+        group, front, config = context.group, self._front(), self.config
+        counts, now = group.counts(), context.clock()
+        canary = context.policy.canary
+        return GroupSnapshot(
+            state=group.state,
+            available=group.available,
+            circuit_open=group.circuit.open,
+            members=counts.total,
+            members_in_rotation=counts.in_rotation,
+            members_healthy=counts.healthy,
+            members_selectable=counts.selectable,
+            min_healthy=context.policy.min_healthy,
+            endpoints=[
+                EndpointSnapshot(
+                    member=endpoint.member,
+                    in_rotation=endpoint.rotation.in_rotation,
+                    selectable=group.is_selectable(endpoint, now),
+                    state=endpoint.state,
+                    breaker=endpoint.breaker.state(now),
+                    consecutive_failures=endpoint.rotation.consecutive_failures,
+                    in_flight=endpoint.in_flight,
+                    queued=endpoint.queued,
+                    last_success=(
+                        None
+                        if endpoint.last_success_at is None
+                        else self._wall(endpoint.last_success_at)
+                    ),
+                )
+                for endpoint in group.endpoints.values()
+                if not endpoint.staged and not endpoint.leaving
+            ],
+            requests_in_flight=front.in_flight,
+            requests_in_flight_limit=front.in_flight_limit,
+            sessions=front.sessions,
+            sessions_limit=front.sessions_limit,
+            streams_open=front.streams,
+            draining=front.draining,
+            config=ConfigSnapshot(
+                hash=config.digest,
+                generation=config.generation,
+                last_reload_successful=config.rejected is None,
+                last_success=config.loaded_at,
+            ),
+            canary_split_ratio=canary.split_percent / 100 if canary is not None else None,
+        )
+
+    def _wall(self, monotonic: float) -> float:
+        return self._wall_clock() - (self.context.clock() - monotonic)
+
+    def _time(self, monotonic: float) -> str:
+        return rfc3339(self._wall(monotonic))
+
+
+def _server_info(raw: bytes) -> dict[str, str]:
+    """Name and version of a member; other keys are its own affair."""
+    try:
+        members = parse_object(raw)
+    except MalformedMessage:
+        return {}
+    found = {key: parse_string(members.get(key)) for key in ("name", "version")}
+    return {key: value[:200] for key, value in found.items() if value is not None}
