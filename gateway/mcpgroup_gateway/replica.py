@@ -116,10 +116,8 @@ async def _main(options: RunOptions, loaded: Manifest) -> int:
         except OSError as error:
             print(f"mcpgroup: cannot listen: {error.strerror or error}", file=sys.stderr)
             return 1
-        print(
-            f"mcpgroup: group {replica.context.name} on {replica.url}, admin on {replica.admin_url}",
-            flush=True,
-        )
+        where = f"{replica.context.name} on {replica.url}, admin on {replica.admin_url}"
+        print(f"mcpgroup: group {where}", flush=True)
         print(f"mcpgroup: admin token: {replica.token}", flush=True)
         await stop.wait()
         await replica.drain()
@@ -309,7 +307,7 @@ class Replica:
             except ManifestError as error:
                 self._reject(error)
                 continue
-            except Exception:  # the file is outside: whatever is wrong with it, serve on
+            except Exception:  # noqa: BLE001 - the file is not ours: whatever is wrong, serve on
                 _log.exception("the manifest could not be read")
                 continue
             if loaded.digest != self._digest_seen:
@@ -346,7 +344,7 @@ class Replica:
 
         try:
             await self.rollout.apply(loaded.group, stuck)
-        except Exception:  # a fault of ours must not end the watching
+        except Exception:  # noqa: BLE001 - a fault of ours must not end the watching
             _log.exception("a valid configuration could not be applied")
             return
         self._manifest = loaded

@@ -54,7 +54,6 @@ _HARD = frozenset(
         Failure.EXIT,
         Failure.HTTP_ERROR,
         Failure.MALFORMED,
-        Failure.TOO_LARGE,
         Failure.START_FAILED,
         Failure.COMMAND_NOT_FOUND,
     }

@@ -95,6 +95,7 @@ class ServedCall:
             raise
         except GatewayError as fault:
             outcome, member, error = fault.outcome, fault.member, fault.text
+            context.records.refused(fault)
             return encode_error(self._raw_id, fault.error_object(context.name))
         except MalformedMessage as fault:
             outcome, error = "invalid", fault.text
@@ -206,7 +207,6 @@ class ServedCall:
                 return await self._wait_for_slot(target, selection, error)
             if answer is not None:
                 return None, None
-            context.records.refused(self, selection, error)
             raise error or _error_of(selection)
         endpoint = selection.endpoint
         record = context.group.attempt_started(endpoint.id, safe=self.is_safe_on(endpoint))
@@ -320,7 +320,6 @@ class ServedCall:
             retry_after=1.0,
         )
         if not context.queue.enter(self, waiter, refusal):
-            context.records.refused(self, refusal, error)
             raise error or full
         try:
             async with asyncio.timeout(context.queue_seconds):
@@ -329,7 +328,6 @@ class ServedCall:
             if waiter.done() and not waiter.cancelled():
                 context.group.attempt_released(waiter.result())
                 context.slot_freed(waiter.result().endpoint)
-            context.records.refused(self, refusal, error)
             raise error or full from None
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.stdio import StdioConnector
+from mcpgroup_gateway.members.stdio import MAX_LINE_BYTES, StdioConnector
 from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.secret_files import SecretError
@@ -47,6 +47,7 @@ def build_connector(
             env=environment,
             working_dir=stdio.working_dir,
             memory_limit_mib=stdio.memory_limit_mib,
+            max_line_bytes=min(limits.response_bytes, MAX_LINE_BYTES),
         )
     assert member.http is not None  # noqa: S101 - the API demands exactly one source
     http = member.http
@@ -80,7 +81,7 @@ def build_connector(
 
 
 class _WithAuthority:
-    """A connector whose certificate authority comes from a Secret, which may change or be missing."""
+    """A connector whose authority (CA) comes from a Secret, which may change or be missing."""
 
     def __init__(
         self, reach: Callable[[bytes | None], StreamableConnector], read: Callable[[], bytes]

@@ -291,20 +291,14 @@ class Context:
         if linked not in view.resource_fallback(uri):  # what filters hide stays unknown
             linked = None
         members: tuple[str, ...]
+        if resolution is None and linked is None:
+            resolution = await self._uri_when_known(uri, caller)
         if resolution is not None:
             members = resolution.members
         elif linked is not None:
             members = (linked,)
         else:
-            while missing := self.catalogues.missing():
-                self.want(missing)
-                if not await self.catalogues.wait(self.policy.health.startup_timeout_seconds):
-                    break
-                resolution = self.view(caller).resolve(Kind.RESOURCE, uri)
-                if resolution is not None:
-                    break
-            view = self.view(caller)
-            members = resolution.members if resolution is not None else view.resource_fallback(uri)
+            members = self.view(caller).resource_fallback(uri)
             if not members:
                 raise Unknown(f"Resource not found: {uri[:200]}", code=RESOURCE_NOT_FOUND)
         facts = self._facts("resources/read", Kind.RESOURCE, uri, None, caller)
@@ -315,6 +309,19 @@ class Context:
             if facts.route is None:
                 facts.route = RoutePolicy(members=members)
         return target
+
+    async def _uri_when_known(self, uri: str, caller: Caller) -> Resolution | None:
+        """Look again as long as members without a catalogue may still list the URI."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + self.policy.health.startup_timeout_seconds
+        while missing := self.catalogues.missing():
+            self.want(missing)
+            if not await self.catalogues.wait(max(0.0, end - clock())):
+                return None
+            resolution = self.view(caller).resolve(Kind.RESOURCE, uri)
+            if resolution is not None:
+                return resolution
+        return None
 
     def _completion(self, parameters: Parameters, caller: Caller) -> Target:
         reference = parse_object(parameters.members.get("ref", b""))

@@ -7,6 +7,7 @@ moves in either case.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import Evidence, Failure
@@ -26,6 +27,7 @@ class AttemptsInFlight:
         self._attempts: dict[str, dict[Attempt, None]] = {}
         self._clock = clock
         self._last_ended: dict[str, float] = {}
+        self._idle: dict[str, asyncio.Event] = {}
 
     def enter(self, endpoint_id: str, attempt: Attempt) -> None:
         attempts = self._attempts.get(endpoint_id)
@@ -40,6 +42,8 @@ class AttemptsInFlight:
             if not attempts:
                 del self._attempts[endpoint_id]
                 self._last_ended[endpoint_id] = self._clock()
+                if (idle := self._idle.get(endpoint_id)) is not None:
+                    idle.set()
 
     def last_ended(self, endpoint_id: str) -> float | None:
         """When the endpoint's newest attempt ended; None before the first."""
@@ -55,6 +59,19 @@ class AttemptsInFlight:
             if self._may_move(attempt):
                 text = f"its member left rotation: {reason}"
                 attempt.abort(MemberFailure(Failure.EVICTED, text, sent=attempt.sent))
+
+    async def wait_until_idle(self, endpoint_id: str, seconds: float) -> None:
+        """Until no attempt is in flight on the endpoint, at most so long."""
+        if endpoint_id not in self._attempts:
+            return
+        waiter = self._idle.setdefault(endpoint_id, asyncio.Event())
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._idle.pop(endpoint_id, None)
 
     def all(self) -> list[Attempt]:
         return [attempt for attempts in self._attempts.values() for attempt in attempts]

@@ -10,12 +10,13 @@ from mcpgroup_gateway.core.events import (
     RotationChanged,
     StateChanged,
 )
+from mcpgroup_gateway.wire.refusals import Denied, NoMember, Overloaded
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.events import Event
     from mcpgroup_gateway.core.retries import Move
-    from mcpgroup_gateway.core.selection import Refusal, Selection
+    from mcpgroup_gateway.core.selection import Selection
     from mcpgroup_gateway.serving.calls import ServedCall
     from mcpgroup_gateway.telemetry.eventlog import EventLog
     from mcpgroup_gateway.telemetry.metrics import Metrics
@@ -79,10 +80,16 @@ class Records:
                 attempt=attempt,
             )
 
-    def refused(self, call: ServedCall, refusal: Refusal, error: GatewayError | None) -> None:
-        if error is None:
-            overloaded = refusal.reason in ("busy", "concurrency")
-            self.metrics.refused("overloaded" if overloaded else "no_member")
+    def refused(self, error: GatewayError) -> None:
+        """A request ended with an error of our own; counted when nothing may have run."""
+        if error.reason == "draining":
+            self.metrics.refused("draining")
+        elif isinstance(error, Denied):
+            self.metrics.refused("poison" if error.reason == "suspectedPoison" else "denied")
+        elif isinstance(error, Overloaded):
+            self.metrics.refused("overloaded")
+        elif isinstance(error, NoMember):
+            self.metrics.refused("no_member")
 
     def failover(self, call: ServedCall, endpoint: Endpoint, move: Move, left: int) -> None:
         self.metrics.failover(move.reason)

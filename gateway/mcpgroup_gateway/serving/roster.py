@@ -95,7 +95,7 @@ class Roster:
         clock = asyncio.get_running_loop().time
         end = clock() + seconds
         while endpoint.in_flight and clock() < end:
-            await asyncio.sleep(0.05)
+            await self.context.in_flight.wait_until_idle(endpoint.id, end - clock())
         await self.discard(endpoint)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a replica shows of itself: `/status`, `/explain` and the gauges, all from the same objects."""
+"""What a replica shows of itself: `/status`, `/explain` and the gauges, from the same objects."""
 
 from __future__ import annotations
 

@@ -406,7 +406,7 @@ class Supervisor:
     # -- catalogue -------------------------------------------------------------------------
 
     async def _keep_catalogue_fresh(self) -> None:
-        """Read after each start, after `list_changed` and once a minute; keep the old on failure."""
+        """Read after each start and `list_changed`, and once a minute; failures keep the old."""
         while True:
             try:
                 async with asyncio.timeout(_CATALOGUE_SECONDS if self.catalogue else None):

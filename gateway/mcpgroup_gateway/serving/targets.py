@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from mcpgroup_gateway.core.selection import CallFacts
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.core.catalogue import Resolution
     from mcpgroup_gateway.core.endpoint import Endpoint
+    from mcpgroup_gateway.core.selection import CallFacts
     from mcpgroup_gateway.wire.envelope import Message
 
 RESOURCE_NOT_FOUND: Final = -32002

@@ -1,4 +1,4 @@
-"""Upstream sessions of callers with members that keep one session a client (`isolation: PerSession`).
+"""Upstream sessions of callers with members that keep one a client (`isolation: PerSession`).
 
 A session is opened on first use, once however many calls wait for it, and closed with its client
 session or when it was idle for long. Callers without a session share one a (tenant, member); all

@@ -27,6 +27,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 _EMPTY = Raw()
+_OPENING: Final = ord("{")
 _NULL: Final = b"null"
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)\Z")
 
@@ -116,7 +117,7 @@ def parse_message(data: bytes) -> Message:
             raise MalformedMessage(
                 INVALID_REQUEST, 'a message has "method", "result" or "error"', _usable_id(raw_id)
             )
-    elif bytes(message.params)[:1] not in (b"", b"{"):
+    elif len(message.params) and memoryview(message.params)[0] != _OPENING:
         raise MalformedMessage(INVALID_REQUEST, '"params" must be an object', _usable_id(raw_id))
     return message
 
@@ -156,7 +157,7 @@ def _members_with_surrogates(data: bytes | Raw) -> dict[str, Raw]:
     """Split an object that msgspec refuses because a string holds half a surrogate pair.
 
     RFC 8259 allows `"\\ud83d"`, and JavaScript servers write it when they cut a text in the middle
-    of an emoji; msgspec does not take it. Raises `ValueError` when the bytes are at fault otherwise.
+    of an emoji; msgspec does not take it. Raises `ValueError` for any other fault of the bytes.
     """
     text = bytes(data).decode()
     members: dict[str, Raw] = {}
