@@ -84,8 +84,12 @@ class Group(Lifecycle):
         reason: str,
         retry_after: float | None = None,
         late: bool = False,
+        own_process: bool = False,
     ) -> None:
         """The attempt ended without an answer.
+
+        `own_process`: what was lost served this caller alone (a `PerSession` process). That counts
+        for the breaker; for rotation the control session's next probe speaks, and it is due now.
 
         `retry_after` (seconds) belongs to `BUSY`. `late` says that the deadline behind it fired
         more than 1 s late: we were stalled, and it proves nothing. A call past its deadline counts
@@ -115,7 +119,9 @@ class Group(Lifecycle):
         else:
             endpoint.breaker.release(order)
         self._tell_breaker(endpoint, now, events)
-        if (
+        if own_process and not is_timeout:
+            self._hasten(endpoint, now, events)
+        elif (
             is_evidence
             and not is_timeout
             and self._failure(endpoint, Evidence.HARD, now, reason, events)

@@ -43,6 +43,7 @@ class ServedCall:
         "_cancelled",
         "_draining",
         "_history",
+        "_last_member",
         "_member_seconds",
         "_message",
         "_queued",
@@ -72,6 +73,7 @@ class ServedCall:
         self._cancelled: str | None = None
         self._draining = False
         self._history = CallHistory()
+        self._last_member: str | None = None
         self._tries = 0
         self._member_seconds = 0.0
 
@@ -105,8 +107,7 @@ class ServedCall:
             error = "internal error"
             return encode_error(self._raw_id, error_object(-32603, "internal error"))
         finally:
-            if self._attempt is not None:
-                member = self._attempt.endpoint.member
+            member = member or self._last_member
             seconds = asyncio.get_running_loop().time() - self.began
             context.records.request_finished(
                 self,
@@ -225,6 +226,7 @@ class ServedCall:
         """Run one attempt; one of the two values is None. Raises `GatewayError` at the end."""
         context = self.context
         attempt = self._attempt = Attempt(self, endpoint, record)
+        self._last_member = endpoint.member
         context.in_flight.enter(endpoint.id, attempt)
         outcome = "cancelled"
         try:
@@ -276,9 +278,8 @@ class ServedCall:
             reason=failure.reason,
             retry_after=failure.retry_after,
             late=failure.late,
+            own_process=failure.failure is Failure.EXIT and not shared,
         )
-        if failure.failure is Failure.EXIT and not shared:
-            context.supervisor(endpoint).probe_now()
         if failure.failure in LOSSES and failure.sent and target.tool is not None:
             context.quarantine.record_loss(
                 target.tool,

@@ -49,10 +49,16 @@ class AttemptsInFlight:
         """When the endpoint's newest attempt ended; None before the first."""
         return self._last_ended.get(endpoint_id)
 
-    def evicted(self, endpoint_id: str, evidence: Evidence, reason: str) -> None:
+    def evicted(
+        self, endpoint_id: str, evidence: Evidence, reason: str, *, process_ended: bool = False
+    ) -> None:
+        """`process_ended`: what was sent fails by itself now, and must fail as what it is: a loss
+        is what the quarantine of poisoned calls counts."""
         waiting = list(self._attempts.get(endpoint_id, ()))
         for number, attempt in enumerate(waiting):
             if attempt.sent:
+                if process_ended:
+                    continue
                 oldest = evidence is Evidence.SOFT and number == 0
                 if oldest or not attempt.call.is_safe_on(attempt.endpoint):
                     continue

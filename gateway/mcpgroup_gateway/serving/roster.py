@@ -114,18 +114,39 @@ class Roster:
         if isinstance(event, RotationChanged):
             if event.to == "out":
                 evidence = event.evidence or Evidence.HARD
-                context.in_flight.evicted(event.endpoint, evidence, event.reason)
+                context.in_flight.evicted(
+                    event.endpoint,
+                    evidence,
+                    event.reason,
+                    process_ended=self._process_ended(event.endpoint),
+                )
             else:
                 context.slot_freed(context.group.endpoints[event.endpoint])
             self._look_again(event.endpoint)
             context.catalogues.wake()
         elif isinstance(event, EvidenceHardened):
-            context.in_flight.evicted(event.endpoint, Evidence.HARD, event.reason)
+            context.in_flight.evicted(
+                event.endpoint,
+                Evidence.HARD,
+                event.reason,
+                process_ended=self._process_ended(event.endpoint),
+            )
         elif isinstance(event, StateChanged):
             self._look_again(event.endpoint)
             context.catalogues.wake()
         elif isinstance(event, ProbeDue):
             self._look_again(event.endpoint)
+
+    def _process_ended(self, endpoint_id: str) -> bool:
+        """Whether the process or session that the endpoint's calls ran on is gone."""
+        endpoint = self.context.group.endpoints.get(endpoint_id)
+        settings = self.context.settings.get(endpoint_id)
+        return (
+            endpoint is not None
+            and settings is not None
+            and settings.shared
+            and endpoint.state is State.FAILED
+        )
 
     def _look_again(self, endpoint_id: str) -> None:
         supervisor = self.context.supervisors.get(endpoint_id)
