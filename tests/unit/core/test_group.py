@@ -460,3 +460,22 @@ def test_whatever_happens_the_counts_and_the_state_agree(
             assert (s.group.state is GroupState.INACTIVE) == (alive == 0)
             assert (s.group.state is GroupState.HEALTHY) == (alive >= max(min_healthy, 1))
         assert all(e.in_flight == 0 for e in s.group.endpoints.values())
+
+
+def test_a_crash_of_a_callers_own_process_counts_for_the_breaker_and_asks_for_a_probe() -> None:
+    s = Scene("a", "b")
+    attempt = s.group.attempt_started("a", safe=True)
+    s.group.attempt_failed(attempt, Failure.EXIT, reason="exit", own_process=True)
+    a = s["a"]
+    assert a.breaker.consecutive_failures == 1
+    assert a.rotation.consecutive_failures == 0
+    assert s.group.circuit.consecutive_failures == 0
+    assert s.told(ProbeDue) == [ProbeDue("a")]
+
+
+def test_an_answer_over_the_size_limit_proves_nothing_against_its_member() -> None:
+    s = Scene("a", "b")
+    for _ in range(5):
+        s.call("a", Failure.TOO_LARGE)
+    assert s["a"].rotation.in_rotation
+    assert s["a"].breaker.consecutive_failures == 0
