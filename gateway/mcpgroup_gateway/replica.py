@@ -100,7 +100,8 @@ def run(options: RunOptions) -> int:
         import uvloop
     except ImportError:
         return asyncio.run(_main(options, loaded))
-    return uvloop.run(_main(options, loaded))
+    code: int = uvloop.run(_main(options, loaded))
+    return code
 
 
 async def _main(options: RunOptions, loaded: Manifest) -> int:
