@@ -178,7 +178,7 @@ class Gateway:
         self.write(self.spec)
         return await self.wait_for(
             lambda status: (
-                status["config"]["generation"] != before["generation"]
+                status["config"]["hash"] != before["hash"]
                 or status["config"]["rejected"] != before["rejected"]
             ),
             timeout,
