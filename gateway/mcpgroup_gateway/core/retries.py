@@ -245,20 +245,23 @@ class Retries:
         """Count the first attempt of a call, whatever comes of it."""
         self._budget.first_attempt(self._clock())
 
+    def allowed(self, route: RoutePolicy | None = None) -> int:
+        """How many attempts after the first a call may have."""
+        if route is not None and route.retries is not None:
+            return route.retries
+        return self._policy.attempts
+
     def after(
         self, failed: FailedAttempt, history: CallHistory, route: RoutePolicy | None = None
     ) -> Move | GiveUp:
         """What follows the failed attempt; a route's numbers replace the group's."""
-        attempts: int = self._policy.attempts
         backoff = self._policy.backoff_milliseconds
-        if route is not None and route.retries is not None:
-            attempts = route.retries
         if route is not None and route.backoff_milliseconds is not None:
             backoff = route.backoff_milliseconds
         return decide(
             failed,
             history,
-            retries=attempts,
+            retries=self.allowed(route),
             backoff_seconds=backoff / 1000,
             jitter=self._random.random(),
             spend=lambda: self._budget.spend(self._clock()),

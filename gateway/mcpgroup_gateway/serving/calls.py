@@ -142,6 +142,14 @@ class ServedCall:
         assert self.target is not None  # noqa: S101 - set before the first attempt
         return self.target.is_safe_on(endpoint.member)
 
+    @property
+    def may_run_again(self) -> bool:
+        """Whether a further attempt is allowed after one that was sent."""
+        target = self.target
+        return target is not None and self._history.retries < self.context.retries.allowed(
+            target.facts.route
+        )
+
     def check_not_refused(self, endpoint: Endpoint) -> None:
         """Right before something is sent: was the call found to be poisonous meanwhile?
 

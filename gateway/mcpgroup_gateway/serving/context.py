@@ -204,7 +204,7 @@ class Context:
 
     def _may_move(self, attempt: Attempt) -> bool:
         target = attempt.call.target
-        if target is None:
+        if target is None or (attempt.sent and not attempt.call.may_run_again):
             return False
         facts = target.facts
         needed, facts.needs_safe = facts.needs_safe, facts.needs_safe or attempt.sent

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from mcpgroup_gateway.core.endpoint import State
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.deadlines import LATE_SECONDS, Deadline
 from mcpgroup_gateway.serving.discovery import read_catalogue
 
@@ -96,6 +97,7 @@ class Supervisor:
         self._waiters: set[asyncio.Future[Upstream]] = set()
         self._refresh_wanted = asyncio.Event()
         self._operation: asyncio.Task[None] | None = None
+        self._replaced = Closing()
         self._session_lost = False
         self._start_at_once = False
         self._last_failure: MemberFailure | None = None
@@ -181,6 +183,7 @@ class Supervisor:
             self._fail_waiters(MemberFailure(Failure.REFUSED, "the member was removed", sent=False))
             await asyncio.gather(refresher, return_exceptions=True)
             await self._close_control()
+            await self._replaced.close()
 
     def _due(self) -> Coroutine[None, None, None] | None:
         state = self.endpoint.state
@@ -363,7 +366,7 @@ class Supervisor:
         self._hooks.probe_finished(endpoint, "ok")
         self._serve_waiters(control)
         if lost is not None:
-            await lost.close()
+            self._replaced.when_idle(lost)
 
     async def _cool_down(self) -> None:
         """Stop an endpoint that nobody used for `idle` seconds; the next call starts it."""

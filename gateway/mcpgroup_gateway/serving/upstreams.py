@@ -8,20 +8,18 @@ anonymous callers are one principal (DESIGN-MCP section 3).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcpgroup_gateway.members.upstream import Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
-
-_log = logging.getLogger(__name__)
 
 
 class _Slot:
@@ -58,7 +56,7 @@ class UpstreamSessions:
         self._message = message
         self._lost = lost
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = Closing()
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -102,7 +100,7 @@ class UpstreamSessions:
         slot = self._slots.get((owner, endpoint_id))
         if slot is not None and slot.upstream is upstream:
             slot.upstream = None
-            self._close_later(upstream)
+            self._closing.when_idle(upstream)
 
     def last_used(self, endpoint_id: str) -> float | None:
         """When a session of this endpoint was used last; None when it has none."""
@@ -131,8 +129,7 @@ class UpstreamSessions:
     async def close(self) -> None:
         for key in list(self._slots):
             self._drop(key)
-        if self._closing:
-            await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.close()
 
     async def _open(
         self, key: tuple[str, str], slot: _Slot, connector: Connector, deadline: float
@@ -143,7 +140,7 @@ class UpstreamSessions:
         def lost(failure: MemberFailure) -> None:
             if opened and slot.upstream is opened[0]:
                 slot.upstream = None
-                self._close_later(opened[0])
+                self._closing.when_idle(opened[0])
                 self._lost(endpoint_id, failure)
 
         try:
@@ -181,25 +178,11 @@ class UpstreamSessions:
         slot = self._slots.pop(key)
         if slot.opening is not None:
             slot.opening.cancel()
-            self._own(slot.opening)
+            self._closing.own(slot.opening)
         for waiter in tuple(slot.waiters):
             if not waiter.done():
                 waiter.set_exception(
                     MemberFailure(Failure.CANCELLED, "the session was closed", sent=False)
                 )
         if slot.upstream is not None:
-            self._close_later(slot.upstream)
-
-    def _close_later(self, upstream: Upstream) -> None:
-        self._own(asyncio.create_task(_close(upstream), name="close upstream session"))
-
-    def _own(self, task: asyncio.Task[None]) -> None:
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-
-
-async def _close(upstream: Upstream) -> None:
-    try:
-        await upstream.close()
-    except MemberFailure as failure:
-        _log.debug("closing an upstream session: %s", failure.reason)
+            self._closing.soon(slot.upstream)
