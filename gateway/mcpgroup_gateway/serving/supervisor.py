@@ -325,6 +325,8 @@ class Supervisor:
                 # Not the ping's verdict: the member restarted, or its exit was counted already.
                 group.probe_failed(probe, Failure.CANCELLED, reason="the session ended")
                 self.forget_session(control)
+                # It is there again: open a session now, not after another wait of a recovery.
+                self._probe_at_once = control is self.control
                 return
             group.probe_failed(
                 probe,
@@ -347,15 +349,25 @@ class Supervisor:
             exchange.close()
 
     async def _reopen(self) -> None:
-        """The member forgot our control session: opening another is a probe in itself."""
+        """The member forgot our control session: opening another is a probe in itself.
+
+        In rotation it may take no longer than any probe, so that a member that hangs here leaves
+        in time; outside it has the time of a start.
+        """
         endpoint, group, lost = self.endpoint, self._group, self.control
+        is_in = endpoint.rotation.in_rotation
+        deadline = self.timing.probe_timeout if is_in else self.timing.startup_timeout
+        due = asyncio.get_running_loop().time() + deadline
         probe = group.probe_started(endpoint.id)
         try:
-            control = await self._open_control(self.timing.startup_timeout)
+            control = await self._open_control(deadline)
         except MemberFailure as failure:
             self._last_failure = failure
+            timed_out = asyncio.get_running_loop().time() >= due
+            if timed_out and failure.failure is Failure.START_FAILED:
+                failure.failure = Failure.PROBE_TIMEOUT  # soft while it works on calls
             group.probe_failed(probe, failure.failure, reason=failure.reason, late=failure.late)
-            self._hooks.probe_finished(endpoint, "failed")
+            self._hooks.probe_finished(endpoint, "timeout" if timed_out else "failed")
             self._fail_waiters(failure)
             return
         except asyncio.CancelledError:

@@ -38,6 +38,10 @@ def test_jitter_takes_off_up_to_a_fifth() -> None:
     assert recovery.regular(10, jitter=1) == pytest.approx(9)
 
 
+def test_regular_probes_keep_a_margin_for_timers_that_are_late() -> None:
+    assert recovery.regular(10, jitter=0) == pytest.approx(9.8)
+
+
 @given(
     st.floats(0, 2000),
     st.floats(0.1, 5),
