@@ -47,7 +47,8 @@ def parse_entries(kind: Kind, items: Iterable[Raw]) -> tuple[tuple[Entry, ...], 
 
     Returns the entries and one sentence for each item that is left out: one bad entry must not
     hide the others. Left out are items without a name, tools without an `inputSchema` object
-    (clients refuse a whole list over one), and repeated names after the first.
+    (clients refuse a whole list over one), tools that run only as tasks, which the gateway does
+    not declare (DESIGN-MCP section 6), and repeated names after the first.
     """
     entries: dict[str, Entry] = {}
     faults: list[str] = []
@@ -75,6 +76,8 @@ def _parse(kind: Kind, raw: bytes) -> Entry:
         schema = bytes(members.get("inputSchema", b""))
         if schema[:1] != b"{":
             raise ValueError(f"the inputSchema of {name!r} is not an object")
+        if _runs_only_as_task(members):
+            raise ValueError(f"{name!r} can only be called as a task")
         return Entry(kind, name, raw, _canonical_hash(schema), _is_safe(members))
     if kind is Kind.PROMPT:
         # No arguments and an empty list of them are the same to a caller.
@@ -95,6 +98,14 @@ def _is_safe(members: Mapping[str, Raw]) -> bool:
         return False
     annotations: dict[str, Any] = json.loads(raw)
     return annotations.get("readOnlyHint") is True or annotations.get("idempotentHint") is True
+
+
+def _runs_only_as_task(members: Mapping[str, Raw]) -> bool:
+    raw = bytes(members.get("execution", b""))
+    if raw[:1] != b"{":
+        return False
+    execution: dict[str, Any] = json.loads(raw)
+    return execution.get("taskSupport") == "required"
 
 
 @dataclass(frozen=True, slots=True)

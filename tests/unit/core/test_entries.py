@@ -118,3 +118,14 @@ def test_the_hash_of_a_member_does_not_depend_on_the_order_of_its_list() -> None
     one = MemberCatalogue({Kind.TOOL: entries})
     assert one.hash == MemberCatalogue({Kind.TOOL: entries[::-1]}).hash
     assert one.hash != MemberCatalogue({Kind.TOOL: entries[:1]}).hash
+
+
+def test_a_tool_that_runs_only_as_a_task_is_left_out() -> None:
+    entries, faults = parse(
+        Kind.TOOL,
+        tool(name="needs", execution={"taskSupport": "required"}),
+        tool(name="may", execution={"taskSupport": "optional"}),
+        tool(name="odd", execution="required"),
+    )
+    assert [entry.name for entry in entries] == ["may", "odd"]
+    assert faults == ["tools[0] is left out: 'needs' can only be called as a task"]
