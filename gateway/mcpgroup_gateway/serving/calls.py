@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import LOSSES, Failure
 from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
-from mcpgroup_gateway.core.selection import Refusal
+from mcpgroup_gateway.core.selection import Refusal, Selection
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.attempts import Attempt
 from mcpgroup_gateway.serving.relay import Relay
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.group import Attempt as AttemptRecord
     from mcpgroup_gateway.core.retries import Move
-    from mcpgroup_gateway.core.selection import Selection
     from mcpgroup_gateway.serving.context import Context
     from mcpgroup_gateway.serving.interface import Caller
     from mcpgroup_gateway.serving.targets import Target
@@ -42,6 +41,7 @@ class ServedCall:
         "_attempt",
         "_cancelled",
         "_draining",
+        "_finding",
         "_history",
         "_last_member",
         "_member_seconds",
@@ -70,6 +70,7 @@ class ServedCall:
         self._raw_id = message.raw_id
         self._attempt: Attempt | None = None
         self._queued: asyncio.Future[AttemptRecord] | None = None
+        self._finding: asyncio.Task[object] | None = None
         self._cancelled: str | None = None
         self._draining = False
         self._history = CallHistory()
@@ -82,6 +83,7 @@ class ServedCall:
     async def run(self) -> bytes | None:
         outcome, member, error = "internal", None, None
         context = self.context
+        context.calls.add(self)
         try:
             response = await self._serve()
             if response.is_error:
@@ -107,6 +109,7 @@ class ServedCall:
             error = "internal error"
             return encode_error(self._raw_id, error_object(-32603, "internal error"))
         finally:
+            context.calls.discard(self)
             member = member or self._last_member
             seconds = asyncio.get_running_loop().time() - self.began
             context.records.request_finished(
@@ -135,6 +138,8 @@ class ServedCall:
             self._attempt.abort(failure)
         if self._queued is not None and not self._queued.done():
             self._queued.cancel()
+        if self._finding is not None:
+            self._finding.cancel()
 
     # -- what an attempt asks ------------------------------------------------------------
 
@@ -175,7 +180,7 @@ class ServedCall:
 
     async def _serve(self) -> Message:
         context = self.context
-        target = self.target = await context.target(self._message, self.caller)
+        target = self.target = await self._find_target()
         if target.result is not None:
             return Message(jsonrpc="2.0", result=Raw(target.result))
         self.params = target.params
@@ -205,6 +210,19 @@ class ServedCall:
             if move.delay > 0:
                 await self._pause(move.delay)
             context.records.failover(self, endpoint, move, context.candidates_left(target))
+
+    async def _find_target(self) -> Target:
+        """May wait for catalogues; `cancel` and `drain` end the wait."""
+        task = self._finding = asyncio.current_task()
+        try:
+            return await self.context.target(self._message, self.caller)
+        except asyncio.CancelledError:
+            if task is not None and (self._cancelled is not None or self._draining):
+                task.uncancel()
+            self._check_interrupted()
+            raise
+        finally:
+            self._finding = None
 
     async def _select(
         self, target: Target, error: GatewayError | None, answer: Message | None
@@ -330,6 +348,7 @@ class ServedCall:
         )
         if not context.queue.enter(self, waiter, refusal):
             raise error or full
+        context.count_queued(refusal.endpoints)
         try:
             async with asyncio.timeout(context.queue_seconds):
                 record = await waiter
@@ -348,9 +367,8 @@ class ServedCall:
         finally:
             self._queued = None
             context.queue.leave(self)
-        self._tries += 1
-        if self._tries == 1:
-            context.retries.first_attempt()
+            context.count_queued(refusal.endpoints)
+        self._selected(Selection(record.endpoint, "strategy", len(refusal.endpoints), None))
         return record, record.endpoint
 
     async def _pause(self, seconds: float) -> None:
