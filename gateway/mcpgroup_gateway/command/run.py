@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from mcpgroup_gateway.command.options import ManifestPath, SecretsFolder, secrets_folder
+from mcpgroup_gateway.command.options import (
+    ManifestPath,
+    SecretsFolder,
+    secrets_folder,
+    wrong_use,
+)
 
 
 class LogFormat(StrEnum):
@@ -43,6 +48,19 @@ def run(
         typer.Option(help="Default: console on a terminal, else json.", show_default=False),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
+    request_log: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="One JSON line a request; - is standard error."),
+    ] = None,
+    request_log_sample: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the requests that is logged.")
+    ] = 1.0,
+    request_log_max_mb: Annotated[
+        int, typer.Option(min=1, help="Size in MiB at which FILE is rotated; three old ones stay.")
+    ] = 100,
+    request_log_arguments: Annotated[
+        bool, typer.Option("--request-log-arguments", help="Log arguments too, secrets redacted.")
+    ] = False,
 ) -> None:
     """Serve a group: one endpoint for MCP clients, one admin port for people and probes.
 
@@ -52,6 +70,8 @@ def run(
     import sys
 
     folder = secrets_folder(secrets)
+    if request_log is None and (request_log_arguments or request_log_sample < 1):
+        wrong_use("--request-log-sample and --request-log-arguments need --request-log")
     if log_format is None:
         log_format = LogFormat.CONSOLE if sys.stderr.isatty() else LogFormat.JSON
 
@@ -68,6 +88,10 @@ def run(
                 secrets_dir=folder,
                 log_format=log_format.value,
                 log_level=log_level.value,
+                request_log=request_log,
+                request_log_sample=request_log_sample,
+                request_log_max_mb=request_log_max_mb,
+                request_log_arguments=request_log_arguments,
             )
         )
     )

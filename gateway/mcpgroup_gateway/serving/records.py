@@ -68,6 +68,8 @@ class Records:
     def answered_here(self, method: str, outcome: str, seconds: float) -> None:
         """A request that no member was asked for: lists, pings, refusals."""
         self.metrics.request_finished(method, outcome, seconds)
+        if self.requests is not None:
+            self.requests.record(method=method, outcome=outcome, seconds=seconds)
 
     def selected(self, call: ServedCall, selection: Selection, attempt: int) -> None:
         self.metrics.selected(selection.endpoint.member, selection.reason)
