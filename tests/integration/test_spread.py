@@ -81,29 +81,28 @@ async def test_least_connections_prefers_the_idle_member_while_one_is_slow(
         slow.cancel()
 
 
+@pytest.mark.parametrize("threshold", [1, 2], ids=["evicted", "kept"])
 @pytest.mark.parametrize("strategy", ["RoundRobin", "WeightedRoundRobin"])
 async def test_a_member_that_flaps_every_other_call_leaves_the_others_equal(
-    strategy: str, control: Control
+    strategy: str, threshold: int, control: Control
 ) -> None:
     control.set(fail_every=2)
     members = [faulty("a"), faulty("b", *control.flags), faulty("c")]
     spec: dict[str, Any] = {
         "strategy": strategy,
         "memberBreaker": {"failureThreshold": 0},
-        "health": {"intervalSeconds": 1, "timeoutSeconds": 1, "unhealthyThreshold": 1},
+        "health": {"intervalSeconds": 1, "timeoutSeconds": 1, "unhealthyThreshold": threshold},
         "retry": {"budgetPercent": 100},
     }
     async with Gateway(members=members, **spec) as gateway:
         await gateway.all_ready()
         served: Counter[str] = Counter()
-        flaps = 0
-        while served.total() < 300:
-            served.update(await order(gateway, 1))
-            if not (await gateway.member("b"))["inRotation"]:
-                flaps += 1
-                # Until it rejoins, calls go to the two others; then it fails again.
-                served.update(await order(gateway, 20))
-        assert flaps >= 3
+        evictions = 0.0
+        while served.total() < 300 or (threshold == 1 and evictions < 2):
+            served.update(await order(gateway, 20))
+            evictions = await gateway.metric("mcpgroup_evictions_total", member="b")
+        assert evictions == 0 if threshold == 2 else evictions >= 2
+        assert await gateway.metric("mcpgroup_failovers_total") > 1
         assert abs(served["a"] - served["c"]) <= 1, served
 
 

@@ -148,6 +148,12 @@ class Selector:
                 self._strategy.picked(given.endpoint, among)
         return given
 
+    def took_slot(self, facts: CallFacts, endpoint: Endpoint) -> Selection:
+        """What to call it when a call that queued was given this endpoint."""
+        canary = self._policy.canary
+        target = target_of(canary, self._policy.name, facts.tenant) if canary is not None else None
+        return Selection(endpoint, _reason(endpoint, facts, target), 1, None)
+
     def explain(self, facts: CallFacts) -> Explanation:
         """What `select` would do now, and why. Nothing changes."""
         now = self._clock()
