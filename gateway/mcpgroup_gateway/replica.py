@@ -50,7 +50,7 @@ from mcpgroup_gateway.telemetry.requestlog import RequestLog
 from mcpgroup_gateway.wire.protocol import Kind
 
 if TYPE_CHECKING:
-    from mcpgroup_api import McpServerGroup, Member
+    from mcpgroup_api import Limits, McpServerGroup, Member
     from mcpgroup_gateway.core.events import Event
     from mcpgroup_gateway.manifest import Manifest
     from mcpgroup_gateway.members.upstream import Connector, MemberFailure, Upstream
@@ -67,6 +67,8 @@ _FIRST_READY_SECONDS = 20.0
 #: last so many seconds.
 _QUIET_SECONDS = 2.0
 _REFUSE_SECONDS = 2.0
+#: How long the answers of what was ended may take to leave.
+_ANSWER_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +262,12 @@ class Replica:
                 refusing = True
                 self.front.refuse()
             await asyncio.sleep(0.05)
-        for attempt in self.context.in_flight.all():
-            attempt.call.drain()
-        await asyncio.sleep(0)
+        self.service.end_calls()
+        answered = loop.time() + _ANSWER_SECONDS
+        while loop.time() < answered:
+            if not self.front.in_flight:
+                break
+            await asyncio.sleep(0.02)
 
     async def close(self) -> None:
         for task in (*self._tasks, *([self._rollout_task] if self._rollout_task else [])):
@@ -392,8 +397,7 @@ class Replica:
             draining=self._draining,
         )
 
-    def _connect(self, member: Member) -> Connector:
-        limits = self.rollout.group.spec.limits
+    def _connect(self, member: Member, limits: Limits) -> Connector:
         return build_connector(member, self._secrets, limits, self._redactor.register)
 
     def _request_log(self, group: str) -> RequestLog | None:

@@ -1,14 +1,17 @@
-"""A first load run: an echo server directly and through the gateway, interleaved.
+"""How many calls a second the gateway carries, and what a call costs it.
 
-    python tests/bench/load.py
+    python tests/bench/load.py [--rounds 4] [--seconds 2] [--json]
 
-Everything is on loopback. The load generator, the gateway and the three echo servers share the
-machine's cores: read the gateway's CPU time per call first, and ratios within one run.
+Three echo servers, one gateway and one load client, each a process of its own on this machine. For
+1 and 16 callers the client calls the servers directly and through the gateway in turn, so that what
+else the machine does hits both alike; the table shows medians over the rounds. Every caller has a
+session of its own, with the gateway and, through it, with each server. About 40 seconds.
 """
 
 from __future__ import annotations
 
-import asyncio
+import argparse
+import contextlib
 import json
 import os
 import re
@@ -16,179 +19,137 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 3.0
-ROUNDS = 3
-HEAD = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-ACCEPT = "Accept: application/json, text/event-stream\r\n"
-TOOL = '{"name":"echo","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}'
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-
-class Echo(asyncio.Protocol):
-    """The smallest streamable HTTP server that will do: one tool, JSON answers."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self.buffer = b""
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        while True:
-            head, found, rest = self.buffer.partition(b"\r\n\r\n")
-            if not found:
-                return
-            length = re.search(rb"(?i)content-length: (\d+)", head)
-            size = int(length[1]) if length else 0
-            if len(rest) < size:
-                return
-            self.buffer = rest[size:]
-            self.answer(head, rest[:size])
-
-    def answer(self, head: bytes, body: bytes) -> None:
-        assert isinstance(self.transport, asyncio.WriteTransport)
-        if not head.startswith(b"POST"):
-            self.transport.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n")
-            return
-        message = json.loads(body)
-        method = message["method"]
-        if "id" not in message:
-            self.transport.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-            return
-        if method == "initialize":
-            result = (
-                '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
-                '"serverInfo":{"name":"echo","version":"1"}}'
-            )
-        elif method == "tools/list":
-            result = f'{{"tools":[{TOOL}]}}'
-        elif method == "tools/call":
-            result = f'{{"content":[{{"type":"text","text":"{"x" * 64}"}}]}}'
-        else:
-            result = "{}"
-        answer = f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{result}}}'
-        session = "Mcp-Session-Id: s\r\n" if method == "initialize" else ""
-        self.transport.write(
-            (
-                f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{session}"
-                f"Content-Length: {len(answer)}\r\n\r\n{answer}"
-            ).encode()
-        )
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CALLERS = (1, 16)
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-async def serve_echo() -> None:
-    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(echo(name)) for name in ("a", "b", "c")]
+        pid, gateway = stack.enter_context(gateway_of(servers))
+        measure(pid, 0.5, 16, [gateway])  # warm-up
+        rows = []
+        for callers in CALLERS:
+            direct, through = [], []
+            for _ in range(options.rounds):
+                direct.append(measure(None, options.seconds, callers, servers))
+                through.append(measure(pid, options.seconds, callers, [gateway]))
+            rows.append(row("direct", callers, direct))
+            rows.append(row("gateway", callers, through))
+        show(rows, as_json=options.json)
+    if any(result["errors"] for result in rows):
+        sys.exit("some calls failed")
 
 
-async def exchange(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, extra: str, body: str
-) -> tuple[str, bytes]:
-    head = f"{HEAD}{ACCEPT}{extra}Content-Length: {len(body)}\r\n\r\n"
-    writer.write((head + body).encode())
-    answer = (await reader.readuntil(b"\r\n\r\n")).decode()
-    length = re.search(r"(?i)content-length: (\d+)", answer)
-    return answer, await reader.readexactly(int(length[1])) if length else b""
+@contextlib.contextmanager
+def process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    # The commands are our own programs.
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, **options
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.terminate()
 
 
-async def worker(port: int, end: float, times: list[float]) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    params = (
-        '{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"b","version":"1"}}'
-    )
-    begin = f'{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{params}}}'
-    head, _ = await exchange(reader, writer, "", begin)
-    found = re.search(r"(?i)mcp-session-id: (\S+)", head)
-    session = f"Mcp-Session-Id: {found[1]}\r\n" if found else ""
-    number = 0
-    while time.perf_counter() < end:
-        number += 1
-        body = (
-            f'{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":'
-            f'{{"name":"echo","arguments":{{"text":"{"x" * 64}"}}}}}}'
-        )
-        began = time.perf_counter()
-        _, answer = await exchange(reader, writer, session, body)
-        times.append(time.perf_counter() - began)
-        if f'"id":{number},'.encode() not in answer or b'"result"' not in answer:
-            raise SystemExit(f"wrong answer: {answer!r}")
-    writer.close()
+@contextlib.contextmanager
+def echo(name: str) -> Iterator[str]:
+    with process([sys.executable, "-S", str(HERE / "echo.py"), name]) as running:
+        yield line_of(running.stdout, r"(http\S+)")[1]
 
 
-async def measure(port: int, connections: int, pid: int | None) -> tuple[float, float, float]:
-    """Requests a second, median seconds, CPU seconds of `pid` per call."""
-    times: list[float] = []
-    before = cpu(pid)
-    began = time.perf_counter()
-    await asyncio.gather(*(worker(port, began + SECONDS, times) for _ in range(connections)))
-    seconds = time.perf_counter() - began
-    return len(times) / seconds, statistics.median(times), (cpu(pid) - before) / len(times)
-
-
-def cpu(pid: int | None) -> float:
-    if pid is None:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def started(command: list[str]) -> tuple[subprocess.Popen[str], str]:
-    process = subprocess.Popen(  # noqa: S603 - commands of our own
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    return process, process.stdout.readline()
-
-
-async def main() -> None:
-    processes = []
-    ports = []
-    for _ in range(3):
-        process, line = started([sys.executable, __file__, "echo"])
-        processes.append(process)
-        ports.append(int(line))
-    members = [
-        {"name": f"m{n}", "http": {"url": f"http://127.0.0.1:{port}/mcp"}}
-        for n, port in enumerate(ports)
-    ]
+@contextlib.contextmanager
+def gateway_of(servers: list[str]) -> Iterator[tuple[int, str]]:
+    """The gateway's process id and address, once it serves."""
     manifest = {
         "apiVersion": "mcpgroup.dev/v1alpha1",
         "kind": "McpServerGroup",
-        "metadata": {"name": "bench"},
-        "spec": {"members": members},
+        "metadata": {"name": "load"},
+        "spec": {
+            "members": [
+                {"name": name, "http": {"url": url}}
+                for name, url in zip("abc", servers, strict=True)
+            ]
+        },
     }
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bench.yaml"
-        path.write_text(json.dumps(manifest))
-        command = [sys.executable, "-m", "mcpgroup_gateway", "run", str(path)]
-        gateway, line = started([*command, "--port", "0", "--admin-port", "0"])
-        processes.append(gateway)
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", line)
-        assert found is not None, line
-        await asyncio.sleep(1.0)
-        results: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
-        try:
-            for _ in range(ROUNDS):
-                for connections in (1, 16):
-                    for name, port, pid in (
-                        ("direct", ports[0], None),
-                        ("gateway", int(found[1]), gateway.pid),
-                    ):
-                        sample = await measure(port, connections, pid)
-                        results.setdefault((name, connections), []).append(sample)
-        finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.wait(40)
-    print("path     c   requests/s   p50 ms   gateway CPU ms/call")
-    for (name, connections), samples in results.items():
-        rate, median, used = (statistics.median(column) for column in zip(*samples, strict=True))
-        print(f"{name:8} {connections:<3} {rate:8.0f}   {median * 1e3:8.3f}   {used * 1e3:8.3f}")
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(manifest, file)
+        file.flush()
+        env = {**os.environ, "PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'gateway'}"}
+        ports = ["--port", "0", "--admin-port", "0", "--log-level", "Warning"]
+        command = [sys.executable, "-m", "mcpgroup_gateway", "run", file.name, *ports]
+        with process(command, env=env, stderr=subprocess.DEVNULL) as running:
+            found = line_of(running.stdout, r"group \S+ on (http\S+?),")
+            yield running.pid, found[1]
+
+
+def line_of(stream: IO[str] | None, pattern: str) -> re.Match[str]:
+    assert stream is not None
+    for line in stream:
+        if found := re.search(pattern, line):
+            return found
+    sys.exit("a process ended before it served")
+
+
+def measure(pid: int | None, seconds: float, callers: int, urls: list[str]) -> dict[str, float]:
+    """One run of the client; with `pid` also that process's CPU seconds a call."""
+    began = 0.0 if pid is None else cpu_seconds(pid)
+    command = [sys.executable, "-S", str(HERE / "client.py"), str(seconds), str(callers), *urls]
+    output = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    result: dict[str, float] = json.loads(output.stdout)
+    result["rate"] = result["calls"] / result["seconds"]
+    if pid is not None:
+        result["cpu"] = (cpu_seconds(pid) - began) / result["calls"]
+    return result
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and its threads so far (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def row(path: str, callers: int, runs: list[dict[str, float]]) -> dict[str, Any]:
+    def middle(name: str) -> float:
+        return statistics.median(run[name] for run in runs)
+
+    return {
+        "path": path,
+        "callers": callers,
+        "requestsPerSecond": round(middle("rate")),
+        "p50Milliseconds": round(middle("p50") * 1000, 3),
+        "p99Milliseconds": round(middle("p99") * 1000, 3),
+        "cpuMilliseconds": round(middle("cpu") * 1000, 3) if "cpu" in runs[0] else None,
+        "errors": sum(int(run["errors"]) for run in runs),
+    }
+
+
+def show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    print("PATH     CALLERS  REQUESTS/S   P50 MS   P99 MS  GATEWAY CPU MS/CALL  ERRORS")
+    for r in rows:
+        cpu = "-" if r["cpuMilliseconds"] is None else f"{r['cpuMilliseconds']:.3f}"
+        print(
+            f"{r['path']:7}  {r['callers']:7}  {r['requestsPerSecond']:10}  "
+            f"{r['p50Milliseconds']:7.3f}  {r['p99Milliseconds']:7.3f}  {cpu:>19}  {r['errors']:6}"
+        )
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_echo() if sys.argv[1:] == ["echo"] else main())
+    main()

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 IDLE_CONNECTION_SECONDS = 660.0
 #: How long the rest of a refused body is read and dropped, so that its sender sees the refusal.
 LINGER_SECONDS = 5.0
+#: A client that had an answer within so long is not idle, though its connection is.
+_BUSY_CLIENT_SECONDS = 1.0
 _FIELD_BYTES = 16384  # long bearer tokens exist
 
 
@@ -129,7 +131,14 @@ class Connection(web.RequestHandler):
             super().log_exception(*args, **kw)
 
     def close_if_idle(self) -> None:
-        """Close a kept-alive connection that has nothing on the way to us."""
+        """Close a kept-alive connection that has nothing on the way to us.
+
+        One that was answered just now is left to its client, which is likely to send the next
+        request at this moment: that request would be lost. Its answer says `Connection: close`.
+        """
+        answered = self._next_keepalive_close_time - self._keepalive_timeout
+        if self._loop.time() - answered < _BUSY_CLIENT_SECONDS:
+            return
         if self.is_idle and self.head_since is None and not self._is_readable():
             self.force_close()
 

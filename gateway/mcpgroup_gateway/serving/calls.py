@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import LOSSES, Failure
 from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
-from mcpgroup_gateway.core.selection import Refusal, Selection
+from mcpgroup_gateway.core.selection import Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.attempts import Attempt
 from mcpgroup_gateway.serving.relay import Relay
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.group import Attempt as AttemptRecord
     from mcpgroup_gateway.core.retries import Move
+    from mcpgroup_gateway.core.selection import Selection
     from mcpgroup_gateway.serving.context import Context
     from mcpgroup_gateway.serving.interface import Caller
     from mcpgroup_gateway.serving.targets import Target
@@ -368,7 +369,7 @@ class ServedCall:
             self._queued = None
             context.queue.leave(self)
             context.count_queued(refusal.endpoints)
-        self._selected(Selection(record.endpoint, "strategy", len(refusal.endpoints), None))
+        self._selected(context.selector.took_slot(target.facts, record.endpoint))
         return record, record.endpoint
 
     async def _pause(self, seconds: float) -> None:

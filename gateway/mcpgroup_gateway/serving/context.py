@@ -130,6 +130,8 @@ class Context:
         self.clock = clock
         self.quarantine = Quarantine()
         self.queue = SlotQueue()
+        #: Every call that runs, also one that waits for a slot or a catalogue.
+        self.calls: set[ServedCall] = set()
         self.in_flight = AttemptsInFlight(self._may_move, clock)
         self.supervisors: dict[str, Supervisor] = {}
         self.settings: dict[str, MemberSettings] = {}
@@ -196,7 +198,14 @@ class Context:
             waiter.set_result(
                 self.group.attempt_started(endpoint.id, safe=call.is_safe_on(endpoint))
             )
-        endpoint.queued = self.queue.waiting_for(endpoint.id)
+        self.count_queued((endpoint.id,))
+
+    def count_queued(self, endpoint_ids: Iterable[str]) -> None:
+        """The queue of these endpoints changed."""
+        for endpoint_id in endpoint_ids:
+            endpoint = self.group.endpoints.get(endpoint_id)
+            if endpoint is not None:
+                endpoint.queued = self.queue.waiting_for(endpoint_id)
 
     def candidates_left(self, target: Target) -> int:
         outcome = self.selector.explain(target.facts).outcome

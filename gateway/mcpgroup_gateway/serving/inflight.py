@@ -78,6 +78,3 @@ class AttemptsInFlight:
             return
         finally:
             self._idle.pop(endpoint_id, None)
-
-    def all(self) -> list[Attempt]:
-        return [attempt for attempts in self._attempts.values() for attempt in attempts]

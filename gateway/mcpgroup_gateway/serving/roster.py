@@ -21,7 +21,7 @@ from mcpgroup_gateway.serving.supervisor import Supervisor, Timing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcpgroup_api import Isolation, McpServerGroupSpec, Member
+    from mcpgroup_api import Isolation, Limits, McpServerGroupSpec, Member
     from mcpgroup_gateway.core.catalogue import MemberCatalogue
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.events import Event
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 class Roster:
     """Adds, settles and removes endpoints; owns one task for each."""
 
-    def __init__(self, context: Context, connect: Callable[[Member], Connector]) -> None:
+    def __init__(self, context: Context, connect: Callable[[Member, Limits], Connector]) -> None:
         self.context = context
         self.service: GroupService | None = None
         self._connect = connect
@@ -54,7 +54,12 @@ class Roster:
         group = context.group
         endpoint = group.add(group.new_id(member.name), endpoint_policy(member), staged=staged)
         supervisor = Supervisor(
-            endpoint, self._connect(member), group, _timing(member, spec), self, start=start
+            endpoint,
+            self._connect(member, spec.limits),
+            group,
+            _timing(member, spec),
+            self,
+            start=start,
         )
         context.supervisors[endpoint.id] = supervisor
         context.settings[endpoint.id] = member_settings(member, spec)

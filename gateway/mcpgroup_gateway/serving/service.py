@@ -96,6 +96,15 @@ class GroupService:
         if len(calls) == 1:
             calls[0].cancel(parse_string(params.get("reason")))
 
+    # -- drain ---------------------------------------------------------------------------
+
+    def end_calls(self) -> None:
+        """Answer everything that runs, now: the replica ends."""
+        for call in tuple(self.context.calls):
+            call.drain()
+        self._first_wait_ends = 0.0  # lists and `initialize` take what is known
+        self.context.catalogues.wake()
+
     # -- lists ---------------------------------------------------------------------------
 
     async def first_catalogues(self) -> None:
@@ -110,7 +119,7 @@ class GroupService:
             startup = self.context.policy.health.startup_timeout_seconds
             self._first_wait_ends = clock() + min(FIRST_CATALOGUE_SECONDS, startup)
         self.context.want(name for name in missing if not self.context.promises(name))
-        while catalogues.missing() and (left := self._first_wait_ends - clock()) > 0:
+        while catalogues.missing() and (left := (self._first_wait_ends or 0.0) - clock()) > 0:
             await catalogues.wait(left)
 
     async def list(self, kind: Kind, message: Message, caller: Caller) -> bytes:
