@@ -8,6 +8,7 @@ Standard library only.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 import statistics
@@ -95,9 +96,10 @@ async def main(seconds: float, callers: int, addresses: list[str]) -> None:
     calling: list[Caller] = []
     for number in range(callers):
         address = addresses[number % len(addresses)]
-        caller = Caller(address, began + seconds)
         url = urlsplit(address)
-        await loop.create_connection(lambda made=caller: made, url.hostname, url.port)
+        _, caller = await loop.create_connection(
+            functools.partial(Caller, address, began + seconds), url.hostname or "", url.port or 80
+        )
         calling.append(caller)
     await asyncio.wait_for(asyncio.gather(*(caller.done for caller in calling)), seconds + 30)
     took = time.perf_counter() - began
