@@ -137,6 +137,9 @@ class Roster:
                 process_ended=self._process_ended(event.endpoint),
             )
         elif isinstance(event, StateChanged):
+            endpoint = context.group.endpoints.get(event.endpoint)
+            if endpoint is not None:
+                context.slot_freed(endpoint)  # it may be back with all its slots free
             self._look_again(event.endpoint)
             context.catalogues.wake()
         elif isinstance(event, ProbeDue):
