@@ -187,8 +187,8 @@ class CallLog:
     """What `--call-counter` wrote: proof of what ran where, and how often.
 
     Each entry is `{"event", "name", "tool", "id", "args", "at"}`; events are `call` (a tool began),
-    `told` (a cancellation arrived, `id` is the request's) and `cancelled` (a `sleep` ended by it);
-    `at` is `time.monotonic()` of this machine.
+    `told` (a cancellation arrived, `id` is the request's), `cancelled` (a `sleep` ended by it) and
+    `initialize`; `at` is `time.monotonic()` of this machine.
     """
 
     def __init__(self, path: Path) -> None:

@@ -135,6 +135,7 @@ class Server:
 
     def _answer(self, method: str, params: dict[str, str], session: Session) -> str:
         if method == "initialize":
+            self.record("initialize", "", "0", "{}")
             return self._initialize(params)
         if method == "ping" and not self.knobs.no_ping:
             return "{}"

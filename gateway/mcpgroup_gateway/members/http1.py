@@ -68,6 +68,7 @@ class HttpCall:
 
     `request` is the complete message. A `safe` request may ride on an idle connection of any age
     and is sent again, once and on a new connection, when that connection turns out to be dead.
+    A `fresh` one is never the first to try an idle connection: it dials, within the time for that.
     `redirect` is asked about a 307 or 308 (once); it gives the pool and the request to go on with,
     or raises `MemberFailure`.
     """
@@ -78,6 +79,7 @@ class HttpCall:
         "_complete",
         "_connection",
         "_decoder",
+        "_fresh",
         "_lingering",
         "_pool",
         "_redirect",
@@ -98,12 +100,14 @@ class HttpCall:
         signal: Signal,
         *,
         safe: bool,
+        fresh: bool = False,
         redirect: Callable[[Head], tuple[Pool, bytes]] | None = None,
     ) -> None:
         self._pool = pool
         self._request = request
         self._signal = signal
         self._safe = safe
+        self._fresh = fresh
         self._redirect = redirect
         self._connection: Connection | None = None
         self._chunks: deque[bytes] = deque()
@@ -119,7 +123,7 @@ class HttpCall:
 
     def start(self) -> None:
         """Send at once on an idle connection, else as soon as a new one is there."""
-        connection = self._pool.take(safe=self._safe)
+        connection = None if self._fresh else self._pool.take(safe=self._safe)
         if connection is None:
             self._pool.connect_for(self)
         else:

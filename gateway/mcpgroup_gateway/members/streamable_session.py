@@ -169,12 +169,17 @@ class StreamableUpstream:
     # The exchanges and the listener call these.
 
     def post(self, body: bytes, signal: Signal, *, safe: bool) -> HttpCall:
-        """Send a message; the bytes are written at once when there is a connection for it."""
+        """Send a message; the bytes are written at once when there is a connection for it.
+
+        The first one, `initialize`, dials: on an idle connection to a member that hangs it would
+        hang as long as a session may take to open, and hold up a call that could have moved on.
+        """
         call = HttpCall(
             self._pool,
             b"%b%d\r\n\r\n%b" % (self._post_head, len(body), body),
             signal,
             safe=safe,
+            fresh=not self._version,
             redirect=lambda head: self._redirected(head, "POST", _POST_FIELDS, body),
         )
         call.start()
