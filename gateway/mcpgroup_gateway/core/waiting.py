@@ -71,6 +71,14 @@ class WaitingRoom(Generic[W]):
         self._remove(waiter)
         return True
 
+    def stranded(self, endpoint: str) -> list[W]:
+        """Take out the calls that wait for this endpoint and for no other, oldest first."""
+        only = frozenset((endpoint,))
+        found = [w for w in self._queues.get(endpoint, ()) if self._wanted[w] == only]
+        for waiter in found:
+            self._remove(waiter)
+        return found
+
     def waiting_for(self, endpoint: str) -> int:
         """How many calls would take a slot of this endpoint."""
         return len(self._queues.get(endpoint, ()))

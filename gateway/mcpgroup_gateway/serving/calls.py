@@ -11,6 +11,7 @@ from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
 from mcpgroup_gateway.core.selection import Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.attempts import Attempt
+from mcpgroup_gateway.serving.context import SelectAgain
 from mcpgroup_gateway.serving.relay import Relay
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
@@ -49,6 +50,7 @@ class ServedCall:
         "_message",
         "_queued",
         "_raw_id",
+        "_revision",
         "_tries",
         "began",
         "caller",
@@ -74,6 +76,7 @@ class ServedCall:
         self._finding: asyncio.Task[object] | None = None
         self._cancelled: str | None = None
         self._draining = False
+        self._revision = -1
         self._history = CallHistory()
         self._last_member: str | None = None
         self._tries = 0
@@ -191,7 +194,14 @@ class ServedCall:
         answer: Message | None = None
         while True:
             self._check_interrupted()
-            record, endpoint = await self._select(target, error, answer)
+            if self._revision != context.revision:
+                target = await self._aim_again(target, error)
+                if target.result is not None:
+                    return Message(jsonrpc="2.0", result=Raw(target.result))
+            try:
+                record, endpoint = await self._select(target, error, answer)
+            except SelectAgain:
+                continue
             if record is None or endpoint is None:
                 assert answer is not None  # noqa: S101 - otherwise _select raised
                 return answer
@@ -212,8 +222,22 @@ class ServedCall:
                 await self._pause(move.delay)
             context.records.failover(self, endpoint, move, context.candidates_left(target))
 
+    async def _aim_again(self, target: Target, error: GatewayError | None) -> Target:
+        """The same request under a new configuration; what was tried stays tried.
+
+        Raises `error`, what became of the attempt before, when nobody offers the name any more.
+        """
+        try:
+            fresh = await self._find_target()
+        except (GatewayError, MalformedMessage) as fault:
+            raise error or fault from None
+        fresh.facts.tried, fresh.facts.needs_safe = target.facts.tried, target.facts.needs_safe
+        self.target, self.params = fresh, fresh.params
+        return fresh
+
     async def _find_target(self) -> Target:
         """May wait for catalogues; `cancel` and `drain` end the wait."""
+        self._revision = self.context.revision
         task = self._finding = asyncio.current_task()
         try:
             return await self.context.target(self._message, self.caller)

@@ -74,6 +74,10 @@ class MemberSettings:
     max_call: float
 
 
+class SelectAgain(Exception):
+    """What a queued call waited for will not come."""
+
+
 class SlotQueue:
     """Calls that wait for a member below its concurrency limit, with what wakes them."""
 
@@ -100,6 +104,13 @@ class SlotQueue:
             if not waiter.done():
                 return call, waiter
         return None
+
+    def look_again(self, endpoint_id: str) -> None:
+        """The endpoint goes: calls that wait for it alone select anew."""
+        for call in self._room.stranded(endpoint_id):
+            waiter = self._wakers.pop(call)
+            if not waiter.done():
+                waiter.set_exception(SelectAgain())
 
     def waiting_for(self, endpoint_id: str) -> int:
         return self._room.waiting_for(endpoint_id)
@@ -129,6 +140,8 @@ class Context:
         self.records = records
         self.clock = clock
         self.quarantine = Quarantine()
+        #: Grows with each configuration; what a call found out before is looked up again.
+        self.revision = 0
         self.queue = SlotQueue()
         #: Every call that runs, also one that waits for a slot or a catalogue.
         self.calls: set[ServedCall] = set()

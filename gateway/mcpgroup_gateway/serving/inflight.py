@@ -66,6 +66,11 @@ class AttemptsInFlight:
                 text = f"its member left rotation: {reason}"
                 attempt.abort(MemberFailure(Failure.EVICTED, text, sent=attempt.sent))
 
+    def abandon(self, endpoint_id: str, reason: str) -> None:
+        """The endpoint goes now: safe calls move, the others end."""
+        for attempt in list(self._attempts.get(endpoint_id, ())):
+            attempt.abort(MemberFailure(Failure.EVICTED, reason, sent=attempt.sent))
+
     async def wait_until_idle(self, endpoint_id: str, seconds: float) -> None:
         """Until no attempt is in flight on the endpoint, at most so long."""
         if endpoint_id not in self._attempts:

@@ -160,6 +160,7 @@ class Rollout:
             for endpoint, member in plan.kept
             if endpoint.member != member.name
         }
+        context.revision += 1
         context.policy = policy
         context.provides = provides(spec)
         context.group.reconfigure(policy)
@@ -171,8 +172,10 @@ class Rollout:
             self._identities[endpoint.id] = source_identity(member, spec.limits)
         for endpoint, _ in plan.staged:
             context.group.promote(endpoint.id)
+        colds = {endpoint.member for endpoint in plan.gone if endpoint.state is State.COLD}
+        cold_all = all(endpoint.state is State.COLD for endpoint in plan.gone)
         for member in plan.new:
-            cold = plan.replaces and not any(e.state is not State.COLD for e in plan.gone)
+            cold = plan.replaces and (cold_all or member.name in colds)
             endpoint = roster.add(member, spec, start=spec.start_members and not cold)
             self._identities[endpoint.id] = source_identity(member, spec.limits)
         filters = Filters(policy.filters, policy.member_filters)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: How long calls may take to end that a removed member is not waited for any more.
+_ABANDONED_SECONDS = 1.0
+
 
 class Roster:
     """Adds, settles and removes endpoints; owns one task for each."""
@@ -80,6 +83,7 @@ class Roster:
     def leave(self, endpoint: Endpoint, seconds: float) -> None:
         """No new calls; gone once its calls have ended, at the latest after `seconds`."""
         self.context.group.drain(endpoint.id, leaving=True)
+        self.context.queue.look_again(endpoint.id)
         task = asyncio.create_task(self._leave(endpoint, seconds), name=f"drain {endpoint.id}")
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
@@ -101,6 +105,8 @@ class Roster:
         end = clock() + seconds
         while endpoint.in_flight and clock() < end:
             await self.context.in_flight.wait_until_idle(endpoint.id, end - clock())
+        self.context.in_flight.abandon(endpoint.id, "its member was removed")
+        await self.context.in_flight.wait_until_idle(endpoint.id, _ABANDONED_SECONDS)
         await self.discard(endpoint)
 
     async def close(self) -> None:
