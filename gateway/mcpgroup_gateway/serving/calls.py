@@ -20,7 +20,6 @@ from mcpgroup_gateway.wire.envelope import (
     encode_error,
     encode_result,
     error_object,
-    parse_object,
 )
 from mcpgroup_gateway.wire.refusals import Denied, GatewayError, MemberLost, NoMember, Overloaded
 
@@ -50,6 +49,7 @@ class ServedCall:
         "_message",
         "_queued",
         "_raw_id",
+        "_tool_failed",
         "_revision",
         "_tries",
         "began",
@@ -79,6 +79,7 @@ class ServedCall:
         self._revision = -1
         self._history = CallHistory()
         self._last_member: str | None = None
+        self._tool_failed = False
         self._tries = 0
         self._member_seconds = 0.0
 
@@ -93,7 +94,7 @@ class ServedCall:
             if response.is_error:
                 outcome = "rpc_error"
                 return encode_error(self._raw_id, response.error)
-            outcome = "tool_error" if _is_tool_error(response) else "ok"
+            outcome = "tool_error" if self._tool_failed else "ok"
             return encode_result(self._raw_id, response.result)
         except _Cancelled:
             outcome = "cancelled"
@@ -284,9 +285,9 @@ class ServedCall:
             response = await self._run_through_session_loss(attempt)
             context.group.attempt_answered(record)
             outcome = "rpc_error" if response.is_error else "ok"
-            if outcome == "ok" and _is_tool_error(response):
+            self._tool_failed = target.answered(endpoint, response)
+            if self._tool_failed:
                 outcome = "tool_error"
-            target.answered(endpoint, response)
             return response, None
         except MemberFailure as failure:
             if failure.failure is Failure.CANCELLED:
@@ -438,16 +439,6 @@ _ATTEMPT_OUTCOMES = {
     Failure.EVICTED: "cancelled",
     Failure.CANCELLED: "cancelled",
 }
-
-
-def _is_tool_error(response: Message) -> bool:
-    result = bytes(response.result)
-    if b'"isError"' not in result:
-        return False
-    try:
-        return bytes(parse_object(result).get("isError", b"")) == b"true"
-    except MalformedMessage:
-        return False
 
 
 def _error_of(refusal: Refusal) -> GatewayError:

@@ -69,19 +69,31 @@ class Target:
             return False
         return code in self.moves_on_at
 
-    def answered(self, endpoint: Endpoint, response: Message) -> None:
-        """Remember links to resources, so that reading them asks the member that gave them."""
-        if self.linked is None or b"resource_link" not in bytes(response.result):
-            return
-        uris = _links(response.result)
-        if uris:
-            self.linked(endpoint, uris)
+    def answered(self, endpoint: Endpoint, response: Message) -> bool:
+        """Look into a tool's result, once: results may be megabytes. True for `isError: true`.
+
+        Links to resources are remembered, so that reading them asks the member that gave them.
+        """
+        if self.tool is None or response.is_error:
+            return False
+        try:
+            members = parse_object(response.result)
+        except MalformedMessage:
+            return False
+        content = members.get("content")
+        if self.linked is not None and content is not None:
+            uris = _links(content)
+            if uris:
+                self.linked(endpoint, uris)
+        return "isError" in members and bytes(members["isError"]) == b"true"
 
 
-def _links(result: Raw) -> list[str]:
+def _links(content: Raw) -> list[str]:
     uris: list[str] = []
+    if b"resource_link" not in bytes(content):
+        return uris
     try:
-        for item in parse_list(parse_object(result).get("content", Raw(b"[]"))):
+        for item in parse_list(content):
             members = parse_object(item)
             uri = parse_string(members.get("uri"))
             if uri and parse_string(members.get("type")) == "resource_link":

@@ -28,6 +28,7 @@ INTERNAL_ERROR: Final = -32603
 
 _EMPTY = Raw()
 _OPENING: Final = ord("{")
+_QUOTE: Final = ord('"')
 _NULL: Final = b"null"
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)\Z")
 
@@ -227,7 +228,7 @@ def parse_object(raw: bytes | Raw) -> dict[str, Raw]:
 
     Raises `MalformedMessage` (-32602) when it is something else.
     """
-    if not bytes(raw):
+    if not len(raw):
         return {}
     try:
         return _object_decoder.decode(raw)
@@ -251,7 +252,7 @@ def parse_list(raw: bytes | Raw) -> list[Raw]:
 
 def parse_string(raw: bytes | Raw | None) -> str | None:
     """The value of a JSON string; None for anything else."""
-    if raw is None or bytes(raw)[:1] != b'"':
+    if raw is None or not len(raw) or memoryview(raw)[0] != _QUOTE:
         return None
     try:
         return _string_decoder.decode(raw)
