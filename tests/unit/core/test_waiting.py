@@ -114,3 +114,13 @@ class Room(RuleBasedStateMachine):
 
 
 TestRoom = Room.TestCase
+
+
+def test_only_those_without_another_member_are_stranded_when_one_goes() -> None:
+    room: WaitingRoom[str] = WaitingRoom()
+    for waiter, endpoints in (("x", ["a"]), ("y", ["a", "b"]), ("z", ["a"])):
+        assert room.enter(waiter, endpoints, slots=1)
+    assert room.stranded("a") == ["x", "z"]
+    assert room.stranded("a") == []
+    assert room.freed("b") == "y"
+    assert len(room) == 0
