@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 #: How long a catalogue counts as fresh, and how long `list_changed` waits for more of its kind.
 _CATALOGUE_SECONDS = 60.0
 _COALESCE_SECONDS = 1.0
+#: After a fault of ours: it must not spin, and it must not end the supervision.
+_FAULT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +174,15 @@ class Supervisor:
         refresher = asyncio.create_task(self._keep_catalogue_fresh(), name="catalogue")
         try:
             while True:
-                operation = self._due()
-                if operation is None:
-                    await self._sleep()
-                    continue
-                await self._perform(operation)
+                try:
+                    operation = self._due()
+                    if operation is None:
+                        await self._sleep()
+                    else:
+                        await self._perform(operation)
+                except Exception:  # noqa: BLE001 - logged; the member stays supervised
+                    _log.exception("member %s: the supervision failed", self.endpoint.member)
+                    await asyncio.sleep(_FAULT_SECONDS)
         finally:
             self._stopping = True
             refresher.cancel()
@@ -227,7 +233,14 @@ class Supervisor:
                 await asyncio.gather(task, return_exceptions=True)
         if not task.cancelled() and (fault := task.exception()) is not None:
             _log.error("member %s: unexpected error", self.endpoint.member, exc_info=fault)
-            await asyncio.sleep(1.0)  # a fault of ours must not spin
+            if self.endpoint.state is State.STARTING:
+                failure = MemberFailure(
+                    Failure.START_FAILED, "an internal error of the gateway", sent=False
+                )
+                self._last_failure = failure
+                self._group.start_failed(self.endpoint.id, failure.failure, reason=failure.reason)
+                self._fail_waiters(failure)
+            await asyncio.sleep(_FAULT_SECONDS)
 
     # -- operations ------------------------------------------------------------------------
 
@@ -435,17 +448,28 @@ class Supervisor:
             if control is None or self._session_lost:
                 continue
             try:
-                async with asyncio.timeout(self.timing.startup_timeout):
-                    catalogue = await read_catalogue(self.endpoint.member, control)
-            except (MemberFailure, TimeoutError) as fault:
-                reason = fault.reason if isinstance(fault, MemberFailure) else "no answer in time"
-                _log.warning("member %s: catalogue: %s", self.endpoint.member, reason)
-                if self.catalogue is None and control is self.control:
-                    await asyncio.sleep(_COALESCE_SECONDS)
-                    self._refresh_wanted.set()
-                continue
-            self.catalogue = catalogue
-            self._hooks.catalogue_read(self.endpoint, catalogue)
+                await self._read_catalogue(control)
+            except Exception:  # noqa: BLE001 - logged; the lists are read again later
+                _log.exception("member %s: the catalogue failed", self.endpoint.member)
+                await self._read_again(control)
+
+    async def _read_catalogue(self, control: Upstream) -> None:
+        try:
+            async with asyncio.timeout(self.timing.startup_timeout):
+                catalogue = await read_catalogue(self.endpoint.member, control)
+        except (MemberFailure, TimeoutError) as fault:
+            reason = fault.reason if isinstance(fault, MemberFailure) else "no answer in time"
+            _log.warning("member %s: catalogue: %s", self.endpoint.member, reason)
+            await self._read_again(control)
+            return
+        self._hooks.catalogue_read(self.endpoint, catalogue)
+        self.catalogue = catalogue
+
+    async def _read_again(self, control: Upstream) -> None:
+        """Soon, when there is nothing to serve by yet."""
+        if self.catalogue is None and control is self.control:
+            await asyncio.sleep(_COALESCE_SECONDS)
+            self._refresh_wanted.set()
 
 
 def _exit_word(reason: str) -> str:
