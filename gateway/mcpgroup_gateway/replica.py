@@ -35,6 +35,7 @@ from mcpgroup_gateway.serving.connectors import build_connector
 from mcpgroup_gateway.serving.context import Context
 from mcpgroup_gateway.serving.policies import group_policy
 from mcpgroup_gateway.serving.records import Records
+from mcpgroup_gateway.serving.reload import Reload
 from mcpgroup_gateway.serving.rollout import Rollout
 from mcpgroup_gateway.serving.roster import Roster, is_awaited
 from mcpgroup_gateway.serving.service import GroupService
@@ -59,8 +60,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How often the manifest's content is looked at.
-_RELOAD_SECONDS = 1.0
 #: Readiness waits so long for the first members to be tried, once (DESIGN section 9).
 _FIRST_READY_SECONDS = 20.0
 #: While draining: the replica ends when nothing arrived for so long; new calls are refused in the
@@ -69,6 +68,8 @@ _QUIET_SECONDS = 2.0
 _REFUSE_SECONDS = 2.0
 #: How long the answers of what was ended may take to leave.
 _ANSWER_SECONDS = 2.0
+#: How long answers of the admin port may take at the end.
+_ADMIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +137,10 @@ class Replica:
         self.instance = secrets.token_hex(8)
         self.url = ""
         self.admin_url = ""
-        self._manifest = loaded
-        self._digest_seen = loaded.digest
         self._draining = False
         self._started = False
         self._was_ready = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._rollout_task: asyncio.Task[None] | None = None
         self._admin: web.AppRunner | None = None
         group = loaded.group
         spec = group.spec
@@ -210,6 +208,7 @@ class Replica:
             wall_clock=time.time,
         )
         self.rollout = Rollout(self.context, self.roster, group, applied=self._applied)
+        self.reload = Reload(options.manifest_path, self.rollout, self._config, self.records)
 
     # -- life ----------------------------------------------------------------------------
 
@@ -229,7 +228,7 @@ class Replica:
             token=self.token,
             loopback_only=_is_loopback(self.options.admin_host),
         )
-        self._admin = web.AppRunner(app, access_log=None)
+        self._admin = web.AppRunner(app, access_log=None, shutdown_timeout=_ADMIN_SECONDS)
         await self._admin.setup()
         site = web.TCPSite(self._admin, self.options.admin_host, self.options.admin_port)
         await site.start()
@@ -242,7 +241,7 @@ class Replica:
             asyncio.create_task(self._first_readiness(), name="first readiness"),
         ]
         if self.options.manifest_path != "-":
-            self._tasks.append(asyncio.create_task(self._watch_manifest(), name="watch manifest"))
+            self.reload.start()
 
     async def drain(self) -> None:
         """After SIGTERM (DESIGN section 8): serve what comes, end what runs, then return."""
@@ -250,6 +249,7 @@ class Replica:
         seconds = float(self.rollout.group.spec.drain.timeout_seconds)
         end = loop.time() + seconds
         self._draining = self.service.draining = True
+        self.reload.stop()
         self.records.events.config(to="draining")
         self.front.begin_drain()
         began, refusing = time.monotonic(), False
@@ -270,25 +270,29 @@ class Replica:
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
-        for task in (*self._tasks, *([self._rollout_task] if self._rollout_task else [])):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._rollout_task is not None:
-            await asyncio.gather(self._rollout_task, return_exceptions=True)
-        await self.front.close()
-        await self.service.close()
-        await self.context.upstreams.close()
-        await self.roster.close()
-        if self._admin is not None:
-            await self._admin.cleanup()
-        if self._request_writer is not None:
-            self._request_writer.close()
-        self._writer.close()
+        """Stop everything, each part whatever became of the one before: no process may stay."""
+        async with AsyncExitStack() as stack:  # the last one first
+            stack.callback(self._writer.close)
+            if self._request_writer is not None:
+                stack.callback(self._request_writer.close)
+            if self._admin is not None:
+                stack.push_async_callback(self._admin.cleanup)
+            stack.push_async_callback(self.roster.close)
+            stack.push_async_callback(self.context.upstreams.close)
+            stack.push_async_callback(self.service.close)
+            stack.push_async_callback(self.front.close)
+            stack.push_async_callback(self.reload.close)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _expire_upstreams(self) -> None:
         while True:
             await asyncio.sleep(10)
-            self.context.upstreams.expire()
+            try:
+                self.context.upstreams.expire()
+            except Exception:  # noqa: BLE001 - logged; one session must not stop the others' expiry
+                _log.exception("the expiry of upstream sessions failed")
 
     async def _first_readiness(self) -> None:
         """Ready once a member is, or all that start were tried, or after 20 s; for ever then."""
@@ -303,63 +307,6 @@ class Replica:
         self._was_ready = True
 
     # -- configuration -------------------------------------------------------------------
-
-    async def _watch_manifest(self) -> None:
-        path = Path(self.options.manifest_path)
-        while True:
-            await asyncio.sleep(_RELOAD_SECONDS)
-            try:
-                loaded = await asyncio.to_thread(manifest.read, str(path))
-            except ManifestError as error:
-                self._reject(error)
-                continue
-            except Exception:  # noqa: BLE001 - the file is not ours: whatever is wrong, serve on
-                _log.exception("the manifest could not be read")
-                continue
-            if loaded.digest != self._digest_seen:
-                self._digest_seen = loaded.digest
-                await self._take(loaded)
-            elif self._config.rejected is not None and loaded.digest == self._config.digest:
-                self._config.rejected = None  # back to what serves
-
-    def _reject(self, error: ManifestError) -> None:
-        text = str(error)
-        if text == self._config.rejected:
-            return
-        self._digest_seen = ""
-        self._config.rejected = text
-        self.metrics.config_reloaded("rejected")
-        self.records.events.config(to="rejected", reason=text)
-
-    async def _take(self, loaded: Manifest) -> None:
-        if self._rollout_task is not None:
-            self._rollout_task.cancel()
-            await asyncio.gather(self._rollout_task, return_exceptions=True)
-        if loaded.group.metadata.name != self.context.name:
-            self._config.rejected = "metadata.name cannot change while the gateway runs"
-            self.metrics.config_reloaded("rejected")
-            self.records.events.config(to="rejected", reason=self._config.rejected)
-            return
-        self._rollout_task = asyncio.create_task(self._roll_out(loaded), name="rollout")
-
-    async def _roll_out(self, loaded: Manifest) -> None:
-        def stuck(reason: str) -> None:
-            self._config.rejected = f"none of the new members became ready: {reason}"
-            self.metrics.config_reloaded("failed")
-            self.records.events.config(to="failed", reason=reason, hash=loaded.digest)
-
-        try:
-            await self.rollout.apply(loaded.group, stuck)
-        except Exception:  # noqa: BLE001 - a fault of ours must not end the watching
-            _log.exception("a valid configuration could not be applied")
-            return
-        self._manifest = loaded
-        self._config.digest = loaded.digest
-        self._config.generation = loaded.group.metadata.generation
-        self._config.loaded_at = time.time()
-        self._config.rejected = None
-        self.metrics.config_reloaded("applied")
-        self.records.events.config(to="applied", hash=loaded.digest)
 
     def _applied(self, group: McpServerGroup) -> None:
         spec = group.spec

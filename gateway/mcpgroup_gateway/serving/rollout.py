@@ -80,6 +80,8 @@ class Rollout:
             if plan.replaces:
                 await self._prepare(plan, stuck)
         except BaseException:
+            for endpoint, _ in plan.staged:
+                self._identities.pop(endpoint.id, None)
             await asyncio.gather(*(self._roster.discard(endpoint) for endpoint, _ in plan.staged))
             raise
         self._commit(plan)

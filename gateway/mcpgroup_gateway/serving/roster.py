@@ -46,6 +46,7 @@ class Roster:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._last_call: dict[str, float] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        self._discarding: dict[str, asyncio.Task[None]] = {}
 
     # -- endpoints -----------------------------------------------------------------------
 
@@ -89,16 +90,31 @@ class Roster:
         task.add_done_callback(self._leaving.discard)
 
     async def discard(self, endpoint: Endpoint) -> None:
-        """Remove at once, for replacements that never served."""
-        task = self._tasks.pop(endpoint.id)
+        """Remove at once. Cancelling the caller cuts nothing short: processes take time to end."""
+        await asyncio.shield(self._begin_discard(endpoint.id))
+
+    def _begin_discard(self, endpoint_id: str) -> asyncio.Task[None]:
+        task = self._discarding.get(endpoint_id)
+        if task is None:
+            task = asyncio.create_task(self._discard(endpoint_id), name=f"discard {endpoint_id}")
+            self._discarding[endpoint_id] = task
+            task.add_done_callback(lambda _: self._discarding.pop(endpoint_id, None))
+        return task
+
+    async def _discard(self, endpoint_id: str) -> None:
+        context = self.context
+        task = self._tasks.pop(endpoint_id)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        self.context.upstreams.close_endpoint(endpoint.id)
-        supervisor = self.context.supervisors.pop(endpoint.id)
-        self.context.settings.pop(endpoint.id, None)
-        self._last_call.pop(endpoint.id, None)
-        await supervisor.connector.close()
-        self.context.group.remove(endpoint.id)
+        context.upstreams.close_endpoint(endpoint_id)
+        supervisor = context.supervisors.pop(endpoint_id)
+        context.settings.pop(endpoint_id, None)
+        self._last_call.pop(endpoint_id, None)
+        try:
+            await supervisor.connector.close()
+        except Exception:  # noqa: BLE001 - logged; it is gone for the group in any case
+            _log.exception("member %s: closing failed", supervisor.endpoint.member)
+        context.group.remove(endpoint_id)
 
     async def _leave(self, endpoint: Endpoint, seconds: float) -> None:
         clock = asyncio.get_running_loop().time
@@ -114,8 +130,8 @@ class Roster:
         for task in self._leaving:
             task.cancel()
         await asyncio.gather(*self._leaving, return_exceptions=True)
-        endpoints = [supervisor.endpoint for supervisor in self.context.supervisors.values()]
-        await asyncio.gather(*(self.discard(e) for e in endpoints if e.id in self._tasks))
+        every = {*self._tasks, *self._discarding}
+        await asyncio.gather(*(self._begin_discard(endpoint_id) for endpoint_id in every))
 
     # -- what the core tells -------------------------------------------------------------
 
