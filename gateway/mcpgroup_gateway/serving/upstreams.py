@@ -33,12 +33,17 @@ class _Slot:
         self.waiters: set[asyncio.Future[Upstream]] = set()
         self.last_used = 0.0
 
+    @property
+    def is_idle(self) -> bool:
+        return self.opening is None and (self.upstream is None or not self.upstream.in_flight)
+
 
 class UpstreamSessions:
     """All `PerSession` upstream sessions of a replica.
 
-    `maximum` bounds them; at the bound the one that is idle longest goes. `opened` is awaited once
-    for a new session before its first call (log level).
+    `maximum` bounds those of one endpoint, as many as there may be client sessions; at the bound
+    the one that is idle longest goes. `opened` is awaited once for a new session before its first
+    call (log level).
     """
 
     def __init__(
@@ -55,11 +60,14 @@ class UpstreamSessions:
         self._opened = opened
         self._message = message
         self._lost = lost
-        self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
+        #: By endpoint id and owner; used last comes last.
+        self._slots: dict[str, OrderedDict[str, _Slot]] = {}
+        #: The endpoints that an owner has slots of.
+        self._owned: dict[str, set[str]] = {}
         self._closing = Closing()
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return sum(len(slots) for slots in self._slots.values())
 
     def get(
         self, owner: str, endpoint_id: str, connector: Connector, deadline: float
@@ -68,14 +76,17 @@ class UpstreamSessions:
 
         The future fails with `MemberFailure` (never `sent`); cancel it to stop waiting.
         """
-        key = (owner, endpoint_id)
-        slot = self._slots.get(key)
+        slots = self._slots.get(endpoint_id)
+        if slots is None:
+            slots = self._slots[endpoint_id] = OrderedDict()
+        slot = slots.get(owner)
         loop = asyncio.get_running_loop()
         if slot is None:
-            self._make_room()
-            slot = self._slots[key] = _Slot()
+            self._make_room(endpoint_id, slots)
+            slot = slots[owner] = _Slot()
+            self._owned.setdefault(owner, set()).add(endpoint_id)
         slot.last_used = loop.time()
-        self._slots.move_to_end(key)
+        slots.move_to_end(owner)
         if slot.upstream is not None and not slot.upstream.lost:
             return slot.upstream
         waiter: asyncio.Future[Upstream] = loop.create_future()
@@ -83,58 +94,57 @@ class UpstreamSessions:
         waiter.add_done_callback(slot.waiters.discard)
         if slot.opening is None:
             slot.opening = asyncio.create_task(
-                self._open(key, slot, connector, deadline), name=f"open {endpoint_id}"
+                self._open(owner, endpoint_id, slot, connector, deadline),
+                name=f"open {endpoint_id}",
             )
         return waiter
 
     def peek(self, owner: str) -> list[Upstream]:
         """The owner's open sessions."""
-        return [
-            slot.upstream
-            for (name, _), slot in self._slots.items()
-            if name == owner and slot.upstream is not None
-        ]
+        slots = (self._slots[endpoint_id][owner] for endpoint_id in self._owned.get(owner, ()))
+        return [slot.upstream for slot in slots if slot.upstream is not None]
 
     def forget(self, owner: str, endpoint_id: str, upstream: Upstream) -> None:
         """The member lost this session: the next `get` opens another."""
-        slot = self._slots.get((owner, endpoint_id))
+        slot = self._slot(endpoint_id, owner)
         if slot is not None and slot.upstream is upstream:
             slot.upstream = None
             self._closing.when_idle(upstream)
 
     def last_used(self, endpoint_id: str) -> float | None:
         """When a session of this endpoint was used last; None when it has none."""
-        times = [slot.last_used for (_, name), slot in self._slots.items() if name == endpoint_id]
-        return max(times, default=None)
+        slots = self._slots.get(endpoint_id)
+        return next(reversed(slots.values())).last_used if slots else None
 
     def close_owner(self, owner: str) -> None:
         """The client session ended."""
-        for key in [key for key in self._slots if key[0] == owner]:
-            self._drop(key)
+        for endpoint_id in tuple(self._owned.get(owner, ())):
+            self._drop(endpoint_id, owner)
 
     def close_endpoint(self, endpoint_id: str) -> None:
         """The endpoint stopped, or was removed."""
-        for key in [key for key in self._slots if key[1] == endpoint_id]:
-            self._drop(key)
+        for owner in tuple(self._slots.get(endpoint_id, ())):
+            self._drop(endpoint_id, owner)
+        self._slots.pop(endpoint_id, None)
 
     def expire(self) -> None:
         """Close what was idle for `idle_seconds`. Called from time to time by the owner."""
         now = asyncio.get_running_loop().time()
-        for key, slot in list(self._slots.items()):
-            if now - slot.last_used < self.idle_seconds:
-                continue
-            if slot.opening is None and (slot.upstream is None or not slot.upstream.in_flight):
-                self._drop(key)
+        for endpoint_id, slots in self._slots.items():
+            for owner, slot in tuple(slots.items()):
+                if now - slot.last_used < self.idle_seconds:
+                    break
+                if slot.is_idle:
+                    self._drop(endpoint_id, owner)
 
     async def close(self) -> None:
-        for key in list(self._slots):
-            self._drop(key)
+        for endpoint_id in tuple(self._slots):
+            self.close_endpoint(endpoint_id)
         await self._closing.close()
 
     async def _open(
-        self, key: tuple[str, str], slot: _Slot, connector: Connector, deadline: float
+        self, owner: str, endpoint_id: str, slot: _Slot, connector: Connector, deadline: float
     ) -> None:
-        owner, endpoint_id = key
         opened: list[Upstream] = []
 
         def lost(failure: MemberFailure) -> None:
@@ -157,8 +167,8 @@ class UpstreamSessions:
             for waiter in tuple(slot.waiters):
                 if not waiter.done():
                     waiter.set_exception(failure)
-            if slot.upstream is None and self._slots.get(key) is slot:
-                del self._slots[key]
+            if slot.upstream is None and self._slot(endpoint_id, owner) is slot:
+                self._take(endpoint_id, owner)
         else:
             for waiter in tuple(slot.waiters):
                 if not waiter.done():
@@ -166,16 +176,27 @@ class UpstreamSessions:
         finally:
             slot.opening = None
 
-    def _make_room(self) -> None:
-        if len(self._slots) < self.maximum:
+    def _make_room(self, endpoint_id: str, slots: OrderedDict[str, _Slot]) -> None:
+        if len(slots) < self.maximum:
             return
-        for key, slot in self._slots.items():
-            if slot.opening is None and (slot.upstream is None or not slot.upstream.in_flight):
-                self._drop(key)
+        for owner, slot in slots.items():
+            if slot.is_idle:
+                self._drop(endpoint_id, owner)
                 return
 
-    def _drop(self, key: tuple[str, str]) -> None:
-        slot = self._slots.pop(key)
+    def _slot(self, endpoint_id: str, owner: str) -> _Slot | None:
+        slots = self._slots.get(endpoint_id)
+        return None if slots is None else slots.get(owner)
+
+    def _take(self, endpoint_id: str, owner: str) -> _Slot:
+        owned = self._owned[owner]
+        owned.discard(endpoint_id)
+        if not owned:
+            del self._owned[owner]
+        return self._slots[endpoint_id].pop(owner)
+
+    def _drop(self, endpoint_id: str, owner: str) -> None:
+        slot = self._take(endpoint_id, owner)
         if slot.opening is not None:
             slot.opening.cancel()
             self._closing.own(slot.opening)

@@ -1,0 +1,144 @@
+"""Upstream sessions of callers, with connectors that only pretend."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcpgroup_gateway.core.outcomes import Failure
+from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
+from mcpgroup_gateway.serving.upstreams import UpstreamSessions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from mcpgroup_gateway.members.upstream import Exchange, Upstream
+    from mcpgroup_gateway.wire.envelope import Message
+
+
+class FakeSession:
+    pid: int | None = None
+    handshake = Handshake("2025-11-25", b"{}", b"{}", None)
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.lost = False
+        self.closed = False
+
+    def request(
+        self, method: str, params: bytes, *, progress_token: int | None = None, safe: bool = False
+    ) -> Exchange:
+        raise NotImplementedError
+
+    async def notify(self, method: str, params: bytes) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class FakeConnector:
+    """Opens at once; fails when it was given a failure."""
+
+    def __init__(self, failure: MemberFailure | None = None) -> None:
+        self.opened: list[FakeSession] = []
+        self.failure = failure
+
+    async def open(
+        self,
+        *,
+        on_notification: Callable[[Message], None],
+        on_lost: Callable[[MemberFailure], None],
+        control: bool,
+        deadline: float,
+    ) -> Upstream:
+        if self.failure is not None:
+            raise self.failure
+        self.opened.append(FakeSession())
+        return self.opened[-1]
+
+    async def close(self) -> None:
+        return
+
+
+async def _nothing(*_: Any) -> None:
+    return
+
+
+@pytest.fixture
+async def sessions() -> AsyncIterator[UpstreamSessions]:
+    held = UpstreamSessions(
+        maximum=2,
+        idle_seconds=60,
+        opened=_nothing,
+        message=lambda *_: None,
+        lost=lambda *_: None,
+    )
+    yield held
+    await held.close()
+
+
+async def use(
+    sessions: UpstreamSessions, owner: str, endpoint: str, connector: FakeConnector
+) -> Upstream:
+    got = sessions.get(owner, endpoint, connector, 5)
+    return await got if isinstance(got, asyncio.Future) else got
+
+
+async def test_at_its_bound_an_endpoint_closes_the_session_that_was_idle_longest(
+    sessions: UpstreamSessions,
+) -> None:
+    connector = FakeConnector()
+    for owner in ("one", "two", "one", "three"):
+        await use(sessions, owner, "a", connector)
+    assert sessions.peek("two") == []
+    assert sessions.peek("one") == connector.opened[:1]
+    assert sessions.peek("three") == connector.opened[2:]
+
+
+async def test_members_do_not_take_room_from_each_other(sessions: UpstreamSessions) -> None:
+    connectors = [FakeConnector() for _ in range(5)]
+    for number, connector in enumerate(connectors):
+        for owner in ("one", "two"):
+            await use(sessions, owner, str(number), connector)
+    assert len(sessions) == 10
+
+
+async def test_a_session_with_a_call_in_flight_is_not_closed_for_room(
+    sessions: UpstreamSessions,
+) -> None:
+    connector = FakeConnector()
+    await use(sessions, "one", "a", connector)
+    connector.opened[0].in_flight = 1
+    await use(sessions, "two", "a", connector)
+    await use(sessions, "three", "a", connector)
+    assert sessions.peek("one") == connector.opened[:1]
+    assert sessions.peek("two") == []
+
+
+async def test_what_an_owner_had_is_closed_with_it_and_nothing_else(
+    sessions: UpstreamSessions,
+) -> None:
+    a, b = FakeConnector(), FakeConnector()
+    for owner in ("one", "two"):
+        await use(sessions, owner, "a", a)
+        await use(sessions, owner, "b", b)
+    sessions.close_owner("one")
+    assert sessions.peek("one") == []
+    assert len(sessions.peek("two")) == 2
+    sessions.close_endpoint("a")
+    assert sessions.peek("two") == [b.opened[1]]
+    assert sessions.last_used("a") is None
+    assert sessions.last_used("b") is not None
+
+
+async def test_a_session_that_cannot_be_opened_leaves_no_trace(sessions: UpstreamSessions) -> None:
+    failing = FakeConnector(MemberFailure(Failure.REFUSED, "refused", sent=False))
+    with pytest.raises(MemberFailure, match="refused"):
+        await use(sessions, "one", "a", failing)
+    assert len(sessions) == 0
+    failing.failure = None
+    await use(sessions, "one", "a", failing)
+    assert len(sessions) == 1
