@@ -26,6 +26,8 @@ LEVELS: Final = {
     "Error": logging.ERROR,
 }
 MAX_MESSAGE: Final = 16 * 1024
+#: Loggers of members' standard error and ends are named so; people need the member's name.
+_MEMBER: Final = "mcpgroup.member."
 #: Their debug output shows headers, selectors and every connection: nothing for our readers.
 _TALKATIVE: Final = ("aiohttp", "asyncio", "concurrent", "mcp", "httpx", "markdown_it")
 
@@ -54,7 +56,8 @@ class LineHandler(logging.Handler):
         level = _level_name(record.levelno)
         time = rfc3339(record.created)
         if not self._is_json:
-            lines = [f"{time[11:19]} {level.lower():<7} {printable(message)}"]
+            who = record.name.removeprefix(_MEMBER) + " " if record.name.startswith(_MEMBER) else ""
+            lines = [f"{time[11:19]} {level.lower():<7} {who}{printable(message)}"]
             lines += [f"    {printable(line)}" for line in trace.splitlines()]
             return ("\n".join(lines) + "\n").encode("utf-8", "replace")
         line = {

@@ -233,3 +233,11 @@ def test_console_lines_are_for_people() -> None:
     handler(lines, "console").emit(log_record("member %s\x07 is up", "a"))
     assert lines.text.endswith(" warning member a\\x07 is up\n")
     assert lines.raw[0].count(b"\n") == 1
+
+
+def test_a_console_line_of_a_member_names_it() -> None:
+    lines = Lines()
+    record = log_record("listening")
+    record.name = "mcpgroup.member.search-1"
+    handler(lines, "console").emit(record)
+    assert lines.text.endswith(" warning search-1 listening\n")
