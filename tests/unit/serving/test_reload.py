@@ -1,0 +1,170 @@
+"""When a change of the manifest is acted upon, and what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from mcpgroup_gateway import manifest
+from mcpgroup_gateway.serving import reload as module
+from mcpgroup_gateway.serving.reload import Reload
+from mcpgroup_gateway.serving.status import ConfigState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import pytest
+
+OLD = b"name: g"
+
+
+class Stage:
+    """A file in memory, a rollout that records, and what was told."""
+
+    def __init__(self) -> None:
+        self.content = OLD
+        self.contents: list[bytes] = []  # what the next looks see, before `content`
+        self.applied: list[bytes] = []
+        self.under_way: list[bytes] = []
+        self.told: list[str] = []
+        self.fault: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.group = SimpleNamespace(metadata=SimpleNamespace(name="g"))
+        self.config = ConfigState(digest_of(OLD), None, 0.0)
+        records = SimpleNamespace(
+            metrics=SimpleNamespace(config_reloaded=self.told.append),
+            events=SimpleNamespace(config=lambda *, to, **_: self.told.append(f"event {to}")),
+        )
+        self.reload = Reload("file", self, self.config, records)  # type: ignore[arg-type]
+
+    async def apply(self, group: Any, stuck: Callable[[str], None]) -> None:
+        self.under_way.append(group.content)
+        if not self.gate.is_set():
+            stuck("refused")
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        self.applied.append(group.content)
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@contextlib.asynccontextmanager
+async def staged(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    stage = Stage()
+
+    def content(path: str) -> str:
+        return digest_of(stage.contents.pop(0) if stage.contents else stage.content)
+
+    def read(path: str) -> Any:
+        if stage.content == b"bad":
+            raise manifest.ManifestError("file", [manifest.Fault(1, "", "is bad")])
+        metadata = SimpleNamespace(name=stage.content.split()[1].decode(), generation=None)
+        group = SimpleNamespace(metadata=metadata, content=stage.content)
+        return SimpleNamespace(group=group, digest=digest_of(stage.content))
+
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_SETTLE_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_content", content)
+    monkeypatch.setattr(manifest, "read", read)
+    stage.reload.start()
+    try:
+        yield stage
+    finally:
+        await stage.reload.close()
+
+
+async def reached(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0.002)
+
+
+async def test_content_that_is_still_being_written_is_not_acted_upon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with staged(monkeypatch) as stage:
+        stage.contents = [b"", OLD[:3], b"name: g 2", b"name: g 2 3"]
+        stage.content = b"name: g 2 3 4"
+        await reached(lambda: bool(stage.applied))
+    assert stage.applied == [b"name: g 2 3 4"]
+    assert stage.told == ["applied", "event applied"]
+    assert stage.config.digest == digest_of(b"name: g 2 3 4")
+
+
+async def test_a_fault_of_ours_is_told_and_the_next_change_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with staged(monkeypatch) as stage:
+        stage.fault = RuntimeError("a bug")
+        stage.content = b"name: g 2"
+        await reached(lambda: stage.config.rejected is not None)
+        assert "internal error" in str(stage.config.rejected)
+        assert "a bug" in caplog.text
+        assert stage.config.digest == digest_of(OLD)
+        stage.fault = None
+        stage.content = b"name: g 3"
+        await reached(lambda: stage.config.rejected is None)
+    assert stage.applied == [b"name: g 3"]
+    assert stage.told == ["failed", "event failed", "applied", "event applied"]
+
+
+async def test_a_fault_while_looking_does_not_end_the_watching(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with staged(monkeypatch) as stage:
+        read, faults = manifest.read, [RuntimeError("cannot parse")]
+
+        def broken(path: str) -> Any:
+            if faults:
+                raise faults.pop()
+            return read(path)
+
+        monkeypatch.setattr(manifest, "read", broken)
+        stage.content = b"name: g 2"
+        await reached(lambda: not faults)
+        stage.content = b"name: g 3"
+        await reached(lambda: bool(stage.applied))
+    assert "cannot parse" in caplog.text
+
+
+async def test_what_is_under_way_outlives_an_invalid_file_and_another_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with staged(monkeypatch) as stage:
+        stage.gate.clear()
+        stage.content = b"name: g 2"
+        await reached(lambda: "refused" in str(stage.config.rejected))
+        stage.content = b"bad"
+        await reached(lambda: "is bad" in str(stage.config.rejected))
+        stage.content = b"name: other"
+        await reached(lambda: "metadata.name" in str(stage.config.rejected))
+        stage.content = b"name: g 2"  # as it was: nothing begins anew
+        await reached(lambda: "refused" in str(stage.config.rejected))
+        stage.content = b"bad"
+        await reached(lambda: "is bad" in str(stage.config.rejected))
+        stage.gate.set()
+        await reached(lambda: bool(stage.applied))
+        await reached(lambda: stage.config.digest == digest_of(b"name: g 2"))
+        assert "is bad" in str(stage.config.rejected)  # of the file that is there now
+        stage.content = b"name: g 2"
+        await reached(lambda: stage.config.rejected is None)
+    assert stage.told.count("failed") == 1
+
+
+async def test_a_change_gives_up_the_one_before_and_closing_gives_up_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with staged(monkeypatch) as stage:
+        stage.gate.clear()
+        for content in (b"name: g 2", b"name: g 3", OLD):
+            stage.content = content
+            await reached(lambda content=content: stage.under_way[-1:] == [content])  # type: ignore[misc]
+    assert stage.applied == []
+    assert stage.config.digest == digest_of(OLD)
