@@ -219,9 +219,13 @@ class Gateway:
         return member_of(status, name)
 
     async def all_ready(self, timeout: float = 30) -> dict[str, Any]:
-        """Wait until every member is Ready and in rotation."""
+        """Wait until every member is Ready and in rotation, and its lists were read."""
         return await self.wait_for(
-            lambda s: all(m["state"] == "Ready" and m["inRotation"] for m in s["members"]), timeout
+            lambda s: all(
+                m["state"] == "Ready" and m["inRotation"] and m["tools"] is not None
+                for m in s["members"]
+            ),
+            timeout,
         )
 
     async def metrics(self) -> dict[str, dict[frozenset[tuple[str, str]], float]]:

@@ -35,6 +35,7 @@ async def test_a_restarted_member_costs_one_initialize_and_no_caller_an_error(
         assert call_log.count("count") == 21
         # The control session, and with `PerSession` the caller's own: each once.
         sessions = 1 if isolation == "Shared" else 2
+        await call_log.until(2 * sessions, event="initialize")
         assert len(call_log.entries("initialize")) == 2 * sessions
         assert (await gateway.member("a"))["inRotation"]
         assert await gateway.metric("mcpgroup_evictions_total") == 0
