@@ -139,7 +139,8 @@ async def test_a_group_that_is_down_as_a_whole_says_so_and_heals_by_itself(
         began = time.monotonic()
         await members.may_start()
         status = await gateway.wait_for(lambda s: s["available"], timeout=BACK)
-        assert "error" not in (await gateway.call("whoami")).message
+        message = (await gateway.call("whoami")).message
+        assert "error" not in message, (message, status, await gateway.status())
         assert time.monotonic() - began <= BACK
         assert not status["circuit"]["open"]
 
