@@ -22,7 +22,7 @@ run: $(VENV)/run.stamp
 	@exec $(BIN)/mcpgroup run $(RUN)
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check $(SOURCES)
