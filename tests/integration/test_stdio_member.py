@@ -297,6 +297,43 @@ async def test_a_malformed_answer_fails_its_request_at_once() -> None:
         assert (await last(member.upstream.request("ping", b""))).is_response
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        r'{"jsonrpc":"2.0","id":%d,"result":{"x":"\xff"}}',
+        r'{"result":{"x":"\xff"},"jsonrpc":"2.0","id":%d}',
+        r'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}',
+    ],
+)
+async def test_a_whole_answer_that_is_no_json_fails_its_request_at_once(bad: str) -> None:
+    text = (
+        f"i = json.loads(sys.stdin.readline())['id']\nos.write(1, b'{bad}\\n' % i)\ntime.sleep(9)"
+    )
+    async with opened(script(text), eof_seconds=0.1) as member:
+        failure = await failure_of(member.upstream.request("bad", b"{}"))
+        assert failure.failure is Failure.MALFORMED
+        assert "answered badly" in failure.reason
+
+
+async def test_a_bad_request_of_the_member_with_the_same_id_spoils_no_answer() -> None:
+    text = (
+        "line = sys.stdin.readline()\n"
+        "i = json.loads(line)['id']\n"
+        'os.write(1, b\'{"jsonrpc":"2.0","id":%d,"method":"\\xff"}\\n\' % i)\n'
+        'os.write(1, b\'{"method":"\\xff","jsonrpc":"2.0","id":%d}\\n\' % i)\n'
+        'os.write(1, b\'{"jsonrpc":"2.0","id":%d,"result":{"x":\\n\' % i)\n'
+        "answer(line, {})\n"
+    )
+    async with opened(script(text)) as member:
+        assert (await last(member.upstream.request("fine", b"{}"))).is_response
+
+
+async def test_line_breaks_between_tokens_do_not_end_a_line() -> None:
+    async with opened(faulty()) as member:
+        assert b'"n":1' in await member.result("echo", '{"x":\n\n{"n":1}\r\n\r}')
+        assert (await last(member.upstream.request("ping", b"\n{\n}\n"))).is_response
+
+
 async def test_a_flood_of_stderr_starves_nobody_and_is_logged_in_part(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -32,6 +32,17 @@ class LongLine:
     ended: bool
 
 
+def encode_line(message: bytes) -> bytes:
+    """One line around a JSON document, which may have line breaks between its tokens.
+
+    In valid JSON a bare line break is never inside a string, so a space means the same. Left in,
+    it would end the line, and what a client wrote behind it would be a message of its own.
+    """
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+    return message + b"\n"
+
+
 class LineSplitter:
     """Cuts chunks into lines without their newline; longer lines than `limit` bytes are dropped."""
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
+from mcpgroup_gateway.members.lines import encode_line
 from mcpgroup_gateway.members.pipes import OutgoingLine
 from mcpgroup_gateway.wire.envelope import encode_request
 
@@ -51,7 +52,7 @@ class StdioExchange(OutgoingLine):
         params: bytes,
         token: int | None,
     ) -> None:
-        super().__init__(encode_request(request_id, method, params) + b"\n")
+        super().__init__(encode_line(encode_request(request_id, method, params)))
         self.id = request_id
         self.method = method
         self.token = token

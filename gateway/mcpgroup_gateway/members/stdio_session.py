@@ -17,7 +17,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.lines import Allowance, LineLog, LineSplitter, LongLine
+from mcpgroup_gateway.members.lines import (
+    Allowance,
+    LineLog,
+    LineSplitter,
+    LongLine,
+    encode_line,
+)
 from mcpgroup_gateway.members.process import ChildProcess
 from mcpgroup_gateway.members.stdio_exchange import StdioExchange
 from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
@@ -42,7 +48,12 @@ if TYPE_CHECKING:
 #: Output of no use (stderr, lines that are no messages) beyond which a stream is read more slowly.
 _USELESS_BYTES_PER_SECOND: Final = 1024 * 1024
 _LOGGED_LINE_BYTES: Final = 2048
-_ID_AT_HEAD: Final = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,')
+#: Where at both ends of a line that cannot be parsed its id is looked for.
+_HEAD_BYTES: Final = 256
+#: Ids of answers; a request of the member's own has a method and may have the same id.
+_ID_AT_HEAD: Final = re.compile(
+    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,(?!\s*"method")'
+)
 _ID_AT_TAIL: Final = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*\}\s*\Z')
 
 
@@ -117,7 +128,7 @@ class StdioUpstream:
     async def notify(self, method: str, params: bytes) -> None:
         if self._loss is not None:
             raise self._failure(self._loss, sent=False)
-        if not self._process.write_control(encode_notification(method, params) + b"\n"):
+        if not self._process.write_control(encode_line(encode_notification(method, params))):
             raise MemberFailure(
                 Failure.BUSY, f"{self._name} does not read its standard input", sent=False
             )
@@ -155,7 +166,7 @@ class StdioUpstream:
             params = encode_json({"requestId": exchange.id, "reason": reason})
             # Refused when the process reads nothing: then it would not learn of it anyway.
             self._process.write_control(
-                encode_notification("notifications/cancelled", params) + b"\n"
+                encode_line(encode_notification("notifications/cancelled", params))
             )
         return True
 
@@ -196,8 +207,8 @@ class StdioUpstream:
         except MalformedMessage as fault:
             if line.strip():
                 self._noise.write(line)
-            exchange = self._exchanges.get(fault.request_id or b"")
-            if exchange is not None and "method" not in parse_object(line):
+            exchange = self._spoiled_by(line, fault)
+            if exchange is not None:
                 self._spoil(exchange, Failure.MALFORMED, f"answered badly: {fault.text}")
             return False
         try:
@@ -210,6 +221,20 @@ class StdioUpstream:
         except Exception:  # noqa: BLE001 - logged; the messages after it in the chunk go on
             self._log.exception("a message was not handled: %s", message.method or "a response")
         return True
+
+    def _spoiled_by(self, line: bytes, fault: MalformedMessage) -> StdioExchange | None:
+        """The request that this bad line was meant to answer; without an id the line is noise."""
+        if fault.request_id is not None:
+            exchange = self._exchanges.get(fault.request_id)
+            return exchange if exchange is None or "method" not in parse_object(line) else None
+        # Not UTF-8 or nested too deep, but whole: no better answer will come. What is cut off may
+        # be the noise of another thread.
+        if not line.rstrip().endswith(b"}"):
+            return None
+        match = _ID_AT_HEAD.match(line)
+        if match is None and b'"method"' not in line[:_HEAD_BYTES]:
+            match = _ID_AT_TAIL.search(line[-_HEAD_BYTES:])
+        return self._exchanges.get(match[1]) if match is not None else None
 
     def _response(self, message: Message, size: int) -> None:
         exchange = self._exchanges.get(message.raw_id)
@@ -225,7 +250,7 @@ class StdioUpstream:
         else:
             fault = error_object(METHOD_NOT_FOUND, "this client has no such capability")
             answer = encode_error(message.raw_id, fault)
-        if not self._process.write_control(answer + b"\n"):
+        if not self._process.write_control(encode_line(answer)):
             self._log.debug("no answer to %s: standard input is not read", message.method)
 
     def _notification(self, message: Message, size: int) -> None:
