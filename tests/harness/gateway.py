@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import re
@@ -276,7 +277,9 @@ class Gateway:
         if session is not None:
             sent["Mcp-Session-Id"] = session
         sent = {name: value for name, value in sent.items() if value}
-        async with self.http.post(self.url, data=body, headers=sent) as answer:
+        # aiohttp warns of large bodies that are plain bytes.
+        data = io.BytesIO(body) if len(body) > 1 << 20 else body
+        async with self.http.post(self.url, data=data, headers=sent) as answer:
             return Reply(answer.status, answer.headers, await answer.read())
 
     async def request(
