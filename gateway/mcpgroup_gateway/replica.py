@@ -206,6 +206,7 @@ class Replica:
             config=self._config,
             front=self._front_state,
             wall_clock=time.time,
+            hide=self._redactor.text,
         )
         self.rollout = Rollout(self.context, self.roster, group, applied=self._applied)
         self.reload = Reload(options.manifest_path, self.rollout, self._config, self.records)

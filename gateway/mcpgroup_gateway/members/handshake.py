@@ -5,6 +5,7 @@ Source: MCP 2025-11-25, lifecycle.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from mcpgroup_gateway import __version__
@@ -18,6 +19,9 @@ from mcpgroup_gateway.wire.envelope import (
     parse_string,
 )
 from mcpgroup_gateway.wire.protocol import LATEST_VERSION, MEMBER_VERSIONS
+
+_INTEGER: Final = re.compile(rb"-?[0-9]{1,10}")
+_VERSION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 #: The params of `initialize`. We declare no capabilities: nobody could answer a member's requests.
 INITIALIZE_PARAMS: Final = encode_json(
@@ -42,7 +46,7 @@ def read_handshake(answer: Message) -> Handshake:
         raise _refused("the member's answer to initialize is not an object") from fault
     version = parse_string(result.get("protocolVersion"))
     if version not in MEMBER_VERSIONS:
-        shown = "none" if version is None else repr(version[:32])
+        shown = "none" if version is None else _date(version)
         known = ", ".join(MEMBER_VERSIONS)
         raise _refused(f"the member wants protocol version {shown}; known are {known}")
     return Handshake(
@@ -58,7 +62,12 @@ def _code(answer: Message) -> str:
         code = bytes(parse_object(answer.error).get("code", b""))
     except MalformedMessage:
         code = b""
-    return code[:20].decode("ascii", "replace") or "without a code"
+    return code.decode() if _INTEGER.fullmatch(code) else "without a code"
+
+
+def _date(version: str) -> str:
+    """A version as all of them are; other words of a member are not repeated."""
+    return f"'{version}'" if _VERSION.fullmatch(version) else "that is no date"
 
 
 def _refused(reason: str) -> MemberFailure:

@@ -24,6 +24,10 @@ EVENT_STREAM: Final = "text/event-stream"
 SESSION_ERROR: Final = -32000
 #: Refused before it became a call, if no JSON-RPC answer says otherwise.
 _NOT_RUN: Final = frozenset({401, 403, 404, 405})
+#: Named in errors. Others are not repeated: a member's words may hold its credentials.
+_COMMON_MEDIA: Final = frozenset(
+    {"application/octet-stream", "application/xml", "text/html", "text/plain", "text/xml"}
+)
 
 
 def media_type(head: Head) -> str:
@@ -80,9 +84,10 @@ def failure_of(head: Head, *, in_session: bool) -> MemberFailure:
     elif status in _NOT_RUN:
         kind, reason = Failure.NOT_RUN, f"the member refused the request with HTTP {status}"
     elif status < 300:
-        what = media_type(head)[:60] or "no content type"
+        media = media_type(head)
+        what = media if media in _COMMON_MEDIA else "another type" if media else "no content type"
         kind = Failure.MALFORMED
-        reason = f"the member's answer ({status}, {what!r}) is neither JSON nor an event stream"
+        reason = f"the member's answer ({status}, {what}) is neither JSON nor an event stream"
     elif status < 400:
         kind = Failure.HTTP_ERROR
         reason = f"the member redirects with HTTP {status}, which is not followed"

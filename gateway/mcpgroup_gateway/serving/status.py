@@ -50,7 +50,10 @@ class FrontState:
 
 
 class StatusReport:
-    """`pod` and `namespace` say whose view it is; `instance` is random for each process."""
+    """`pod` and `namespace` say whose view it is; `instance` is random for each process.
+
+    `hide` takes secrets out of what members said.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class StatusReport:
         config: ConfigState,
         front: Callable[[], FrontState],
         wall_clock: Callable[[], float],
+        hide: Callable[[str], str],
     ) -> None:
         self.context = context
         self.instance = instance
@@ -70,6 +74,7 @@ class StatusReport:
         self.config = config
         self._front = front
         self._wall_clock = wall_clock
+        self._hide = hide
 
     # -- /status -------------------------------------------------------------------------
 
@@ -87,7 +92,7 @@ class StatusReport:
                 "hash": config.digest,
                 "generation": config.generation,
                 "loadedAt": rfc3339(config.loaded_at),
-                "rejected": config.rejected,
+                "rejected": self._hide(config.rejected) if config.rejected else config.rejected,
                 "ignored": [],
                 "missingSecrets": config.missing_secrets,
             },
@@ -137,7 +142,7 @@ class StatusReport:
             "state": endpoint.state.value,
             "breaker": endpoint.breaker.state(now).value,
             "consecutiveFailures": endpoint.rotation.consecutive_failures,
-            "lastError": endpoint.last_error,
+            "lastError": self._hide(endpoint.last_error) if endpoint.last_error else None,
             "since": self._time(endpoint.state_since),
             "inFlight": endpoint.in_flight,
             "queued": endpoint.queued,
@@ -145,7 +150,7 @@ class StatusReport:
             "p95Seconds": None if p95 is None else round(p95, 6),
             "era": "Legacy" if control is not None else None,
             "protocolVersion": control.handshake.protocol_version if control else None,
-            "serverInfo": _server_info(control.handshake.server_info) if control else None,
+            "serverInfo": self._server_info(control.handshake.server_info) if control else None,
             "pid": control.pid if control is not None else None,
             "tools": len(catalogue.entries.get(Kind.TOOL, ())) if catalogue else None,
             "catalogueHash": catalogue.hash if catalogue else None,
@@ -251,12 +256,11 @@ class StatusReport:
     def _time(self, monotonic: float) -> str:
         return rfc3339(self._wall(monotonic))
 
-
-def _server_info(raw: bytes) -> dict[str, str]:
-    """Name and version of a member; other keys are its own affair."""
-    try:
-        members = parse_object(raw)
-    except MalformedMessage:
-        return {}
-    found = {key: parse_string(members.get(key)) for key in ("name", "version")}
-    return {key: value[:200] for key, value in found.items() if value is not None}
+    def _server_info(self, raw: bytes) -> dict[str, str]:
+        """Name and version of a member; other keys are its own affair."""
+        try:
+            members = parse_object(raw)
+        except MalformedMessage:
+            return {}
+        found = {key: parse_string(members.get(key)) for key in ("name", "version")}
+        return {key: self._hide(value)[:200] for key, value in found.items() if value is not None}

@@ -92,9 +92,18 @@ class Redactor:
         Values of fewer than six characters are not taken.
         """
         value = value.strip()
-        if len(value) < MIN_SECRET_CHARACTERS or value in self._forms:
+        if len(value) < MIN_SECRET_CHARACTERS:
             return
-        self._forms[value] = _forms_of(value)
+        if value in self._forms:
+            self._forms[value] = self._forms.pop(value)  # still in use: not the next to go
+            return
+        forms = set(_forms_of(value))
+        # Of `Bearer <token>` a member may repeat the token alone.
+        scheme, _, credentials = value.partition(" ")
+        credentials = credentials.strip()
+        if scheme.isalpha() and len(credentials) >= MIN_SECRET_CHARACTERS:
+            forms.update(_forms_of(credentials))
+        self._forms[value] = tuple(forms)
         while len(self._forms) > MAX_SECRETS:
             del self._forms[next(iter(self._forms))]
         self._known = None

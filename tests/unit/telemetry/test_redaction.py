@@ -129,6 +129,16 @@ def test_a_known_value_is_hidden_in_every_encoding(
     assert json.dumps(secret) not in redactor.text(json.dumps({"x": secret}))
 
 
+def test_the_token_behind_the_scheme_of_a_header_is_hidden_alone_too() -> None:
+    redactor = Redactor()
+    redactor.register("Bearer violet-harbour-83")
+    encoded = base64.b64encode(b"me:violet-harbour-83").decode()
+    for text in ("you sent violet-harbour-83", f"basic {encoded}", "Bearer violet-harbour-83"):
+        hidden = redactor.text(text)
+        assert "violet" not in hidden
+        assert encoded[8:20] not in hidden
+
+
 def test_each_line_of_a_key_file_is_hidden() -> None:
     redactor = Redactor()
     redactor.register(
@@ -175,3 +185,12 @@ def test_no_text_takes_long(text: str) -> None:
     began = time.process_time()
     Redactor().text(text)
     assert time.process_time() - began < 1.0
+
+
+def test_a_secret_that_is_in_use_is_not_forgotten_for_new_ones() -> None:
+    redactor = Redactor()
+    redactor.register("the-secret-in-use")
+    for n in range(1500):
+        redactor.register(f"secret-number-{n:05d}")
+        redactor.register("the-secret-in-use")
+    assert redactor.text("the-secret-in-use") == REDACTED
