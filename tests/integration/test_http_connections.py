@@ -59,7 +59,9 @@ class ClosingServer:
     meanwhile and not see the close."""
 
     def __init__(self) -> None:
-        self.closed = threading.Event()
+        #: Released once for each connection that was answered and closed. Counted, because an
+        #: event of the one before would let a test go on while the newest is still open.
+        self.closed = threading.Semaphore(0)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/mcp"
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -85,7 +87,7 @@ class ClosingServer:
                         connection.sendall(response(status=202))
                     else:
                         connection.sendall(response(result(request, {})))
-                self.closed.set()
+                self.closed.release()
 
 
 @pytest.fixture
@@ -99,12 +101,12 @@ async def test_a_connection_that_was_closed_while_idle_fails_no_unsafe_call(
     closing_server: ClosingServer,
 ) -> None:
     connector = StreamableConnector("one", closing_server.url)
-    closing_server.closed.clear()
     session = await open_with(connector)
+    assert closing_server.closed.acquire(timeout=5)  # `initialize`; the loop waits for the next
     chance = random.Random(1)  # noqa: S311 - no secret
     for _ in range(200):
-        assert closing_server.closed.wait(5)  # blocks the loop: nobody reads the end of file
-        closing_server.closed.clear()
+        # Blocks the loop: nobody reads the end of file.
+        assert closing_server.closed.acquire(timeout=5)
         for _ in range(chance.randrange(3)):
             await asyncio.sleep(0)
         await call(session)
