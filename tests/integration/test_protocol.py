@@ -232,7 +232,7 @@ async def test_delete_ends_a_session_and_what_belongs_to_it(call_log: CallLog) -
         assert await gateway.close_session(session) in (200, 204)
         async with asyncio.timeout(5):
             assert b"result" not in (await slow).body
-        await call_log.until(1, event="cancelled", timeout=2)
+        await call_log.until(1, event="told", timeout=2)
         assert (await gateway.call("echo", session=session)).status == 404
         assert await gateway.close_session(session) == 404
         await until(lambda: pids[session] not in {p.pid for p in gateway.descendants()}, 5)
