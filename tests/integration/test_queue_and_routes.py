@@ -212,3 +212,46 @@ async def test_a_dead_member_of_a_limited_pair_keeps_nobody_in_the_queue_for_eve
         assert (await asyncio.wait_for(waiting, 2.9)).text == "a"
         replies = await asyncio.gather(*long)
         assert sorted("error" in reply.message for reply in replies) == [False, True]
+
+
+async def test_of_the_calls_in_a_queue_one_alone_tries_a_member_whose_breaker_opened(
+    call_log: CallLog,
+) -> None:
+    async with (
+        FaultyHttp("a", "--call-status", "502", *call_log.flags) as a,
+        Gateway(
+            members=[a.spec(maxConcurrentRequests=1)],
+            limits={"queueMilliseconds": 20000},
+            memberBreaker={"failureThreshold": 1, "cooldownSeconds": 60},
+        ) as gateway,
+    ):
+        await gateway.all_ready()
+        calls = [asyncio.create_task(gateway.call("sleep_unsafe", {"seconds": 0.5}))]
+        await call_log.until(1, tool="sleep_unsafe")
+        for n in range(1, 4):
+            calls.append(asyncio.create_task(gateway.call("sleep_unsafe", {"seconds": 0.5})))
+            await queued(gateway, n)
+        codes = sorted(reply.error["code"] for reply in await asyncio.gather(*calls))
+        assert codes == [-31007, -31007, -31001, -31001]
+        assert call_log.count("sleep_unsafe") == 2
+
+
+async def test_calls_in_a_queue_are_not_sent_to_a_member_that_said_it_is_busy(
+    call_log: CallLog,
+) -> None:
+    busy = ["--call-status", "429", "--retry-after", "30"]
+    async with (
+        FaultyHttp("a", *busy, *call_log.flags) as a,
+        Gateway(
+            members=[a.spec(maxConcurrentRequests=1)], limits={"queueMilliseconds": 20000}
+        ) as gateway,
+    ):
+        await gateway.all_ready()
+        calls = [asyncio.create_task(gateway.call("sleep_unsafe", {"seconds": 0.5}))]
+        await call_log.until(1, tool="sleep_unsafe")
+        for n in range(1, 3):
+            calls.append(asyncio.create_task(gateway.call("sleep_unsafe", {"seconds": 0.5})))
+            await queued(gateway, n)
+        replies = await asyncio.gather(*calls)
+        assert [reply.error["code"] for reply in replies] == [-31004] * 3
+        assert call_log.count("sleep_unsafe") == 1

@@ -106,7 +106,7 @@ class SlotQueue:
         return None
 
     def look_again(self, endpoint_id: str) -> None:
-        """The endpoint goes: calls that wait for it alone select anew."""
+        """The endpoint goes, or takes no call now: calls that wait for it alone select anew."""
         for call in self._room.stranded(endpoint_id):
             waiter = self._wakers.pop(call)
             if not waiter.done():
@@ -204,6 +204,11 @@ class Context:
         """An attempt ended: hand its slot to the call that waited longest, before anybody else."""
         limit = endpoint.max_concurrent
         while endpoint.may_serve and (limit == 0 or endpoint.in_flight < limit):
+            now = self.clock()
+            if endpoint.busy_until > now or not endpoint.breaker.allows(now):
+                # Who waits for it alone asks the selection: it lets one call try, or refuses.
+                self.queue.look_again(endpoint.id)
+                break
             waiting = self.queue.freed(endpoint.id)
             if waiting is None:
                 break
