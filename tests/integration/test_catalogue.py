@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from tests.harness.processes import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.harness.members import CallLog
+    from tests.harness.members import CallLog, Control
 
 SAFE = {"readOnlyHint": True}
 
@@ -307,3 +309,25 @@ async def test_clients_are_told_once_that_the_tools_changed() -> None:
         for listener in listeners:
             listener.cancel()
         await asyncio.gather(*listeners, return_exceptions=True)
+
+
+async def test_a_call_waits_for_the_lists_of_the_only_member_that_is_up(
+    tmp_path: Path, control: Control
+) -> None:
+    permit = tmp_path / "may-start"
+    permit.touch()
+    control.set(silent=True)  # b shakes hands, and answers nothing else yet
+    members = [
+        faulty("a", "--fail-start-until-file", str(permit)),
+        faulty("b", *control.flags),
+    ]
+    async with Gateway(members=members, health={"startupTimeoutSeconds": 2}) as gateway:
+        a = await gateway.wait_for(lambda s: member_of(s, "a")["tools"] is not None)
+        await gateway.wait_state("b")
+        permit.unlink()
+        os.kill(member_of(a, "a")["pid"], signal.SIGKILL)
+        await gateway.wait_state("a", "Failed")
+        call = asyncio.create_task(gateway.call("whoami"))
+        await gateway.wait_for(lambda s: member_of(s, "b")["tools"] is None)
+        control.set(silent=False)
+        assert (await call).text == "b"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpgroup_gateway.core.outcomes import LOSSES, Failure
 from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
 from mcpgroup_gateway.core.selection import Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.attempts import Attempt
+from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
 from mcpgroup_gateway.serving.context import SelectAgain
 from mcpgroup_gateway.serving.relay import Relay
 from mcpgroup_gateway.wire.envelope import (
@@ -24,6 +25,8 @@ from mcpgroup_gateway.wire.envelope import (
 from mcpgroup_gateway.wire.refusals import Denied, GatewayError, MemberLost, NoMember, Overloaded
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.group import Attempt as AttemptRecord
     from mcpgroup_gateway.core.retries import Move
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.targets import Target
 
 _log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 
 class ServedCall:
@@ -237,11 +242,25 @@ class ServedCall:
         return fresh
 
     async def _find_target(self) -> Target:
-        """May wait for catalogues; `cancel` and `drain` end the wait."""
+        """May wait for catalogues."""
         self._revision = self.context.revision
+        return await self._interruptible(self.context.target(self._message, self.caller))
+
+    async def _lists_came(self) -> bool:
+        """Wait for a member that is up and whose lists are being read for the first time: it may
+        offer the name, and nobody is answered from ignorance. False when there is none to wait for.
+        """
+        context = self.context
+        left = self.began + FIRST_CATALOGUE_SECONDS - asyncio.get_running_loop().time()
+        if left <= 0 or not context.is_reading_lists():
+            return False
+        return await self._interruptible(context.catalogues.wait(left))
+
+    async def _interruptible(self, waiting: Coroutine[Any, Any, R]) -> R:
+        """`cancel` and `drain` end the wait."""
         task = self._finding = asyncio.current_task()
         try:
-            return await self.context.target(self._message, self.caller)
+            return await waiting
         except asyncio.CancelledError:
             if task is not None and (self._cancelled is not None or self._draining):
                 task.uncancel()
@@ -260,6 +279,9 @@ class ServedCall:
                 return await self._wait_for_slot(target, selection, error)
             if answer is not None:
                 return None, None
+            if await self._lists_came():
+                self._revision = -1  # aim again, with what is known now
+                raise SelectAgain
             raise error or _error_of(selection)
         endpoint = selection.endpoint
         record = context.group.attempt_started(endpoint.id, safe=self.is_safe_on(endpoint))

@@ -303,6 +303,14 @@ class Context:
         word = "tool" if kind is Kind.TOOL else "prompt"
         raise Unknown(f"Unknown {word}: {name[:200]}")
 
+    def is_reading_lists(self) -> bool:
+        """Whether a member is up that may be selected once its lists were read."""
+        missing = self.catalogues.missing()
+        return bool(missing) and any(
+            endpoint.member in missing and endpoint.ready and endpoint.may_serve
+            for endpoint in self.group.endpoints.values()
+        )
+
     def want(self, members: Iterable[str]) -> None:
         """Start the cold endpoints of these members."""
         wanted = set(members)
