@@ -6,6 +6,7 @@ Functions give a member of `spec.members`; more fields of the member are given b
 
 from __future__ import annotations
 
+import abc
 import fcntl
 import json
 import os
@@ -84,7 +85,7 @@ def npm_command(name: str) -> str:
     return str(command)
 
 
-class HttpMember:
+class HttpMember(abc.ABC):
     """An MCP server of its own process, reached over streamable HTTP.
 
     It keeps its port when it is stopped and started again.
@@ -107,12 +108,13 @@ class HttpMember:
     def spec(self, **fields: Any) -> dict[str, Any]:
         return {"name": self.name, "http": {"url": self.url}, **fields}
 
+    @abc.abstractmethod
     def command(self) -> tuple[list[str], dict[str, str]]:
         """The command and its additional environment."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     async def ready(self, running: Running) -> None:
-        raise NotImplementedError
+        """Return once it listens; sets `port`."""
 
     async def start(self) -> None:
         command, env = self.command()

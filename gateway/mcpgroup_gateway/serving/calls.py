@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import LOSSES, Failure
 from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
@@ -12,8 +12,9 @@ from mcpgroup_gateway.core.selection import Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.attempts import Attempt
 from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
-from mcpgroup_gateway.serving.context import SelectAgain
+from mcpgroup_gateway.serving.interruption import CallCancelled, Interruption
 from mcpgroup_gateway.serving.relay import Relay
+from mcpgroup_gateway.serving.slots import SelectAgain, wait_for_slot
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
     Message,
@@ -22,11 +23,9 @@ from mcpgroup_gateway.wire.envelope import (
     encode_result,
     error_object,
 )
-from mcpgroup_gateway.wire.refusals import Denied, GatewayError, MemberLost, NoMember, Overloaded
+from mcpgroup_gateway.wire.refusals import Denied, GatewayError, NoMember, Overloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.group import Attempt as AttemptRecord
     from mcpgroup_gateway.core.retries import Move
@@ -37,22 +36,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-R = TypeVar("R")
-
 
 class ServedCall:
     """A request that members answer. Create it, `run` it once; `cancel` at any time."""
 
     __slots__ = (
-        "_attempt",
-        "_cancelled",
-        "_draining",
-        "_finding",
         "_history",
+        "_interruption",
         "_last_member",
         "_member_seconds",
         "_message",
-        "_queued",
         "_raw_id",
         "_revision",
         "_tool_failed",
@@ -76,11 +69,7 @@ class ServedCall:
         self.relay = Relay(caller, None)
         self._message = message
         self._raw_id = message.raw_id
-        self._attempt: Attempt | None = None
-        self._queued: asyncio.Future[AttemptRecord] | None = None
-        self._finding: asyncio.Task[object] | None = None
-        self._cancelled: str | None = None
-        self._draining = False
+        self._interruption = Interruption()
         self._revision = -1
         self._history = CallHistory()
         self._last_member: str | None = None
@@ -101,7 +90,7 @@ class ServedCall:
                 return encode_error(self._raw_id, response.error)
             outcome = "tool_error" if self._tool_failed else "ok"
             return encode_result(self._raw_id, response.result)
-        except _Cancelled:
+        except CallCancelled:
             outcome = "cancelled"
             return None
         except asyncio.CancelledError:
@@ -133,23 +122,11 @@ class ServedCall:
             )
 
     def cancel(self, reason: str | None) -> None:
-        if self._cancelled is not None:
-            return
-        self._cancelled = reason or "cancelled by the client"
-        self._interrupt(MemberFailure(Failure.CANCELLED, self._cancelled, sent=False))
+        self._interruption.cancel(reason or "cancelled by the client")
 
     def drain(self) -> None:
         """The replica ends now: the caller gets -31003 if a member may have run the call."""
-        self._draining = True
-        self._interrupt(MemberFailure(Failure.CANCELLED, "the gateway is draining", sent=False))
-
-    def _interrupt(self, failure: MemberFailure) -> None:
-        if self._attempt is not None:
-            self._attempt.abort(failure)
-        if self._queued is not None and not self._queued.done():
-            self._queued.cancel()
-        if self._finding is not None:
-            self._finding.cancel()
+        self._interruption.drain()
 
     # -- what an attempt asks ------------------------------------------------------------
 
@@ -199,7 +176,7 @@ class ServedCall:
         error: GatewayError | None = None
         answer: Message | None = None
         while True:
-            self._check_interrupted()
+            self._interruption.check()
             if self._revision != context.revision:
                 target = await self._aim_again(target, error)
                 if target.result is not None:
@@ -222,10 +199,11 @@ class ServedCall:
             assert move is not None  # noqa: S101 - _try gives one of the two or raises
             error = move.error
             self._history = move.history
+            self._interruption.may_have_run = move.history.may_have_run
             target.facts.needs_safe = move.needs_safe
             target.facts.tried.add(endpoint.id)
             if move.delay > 0:
-                await self._pause(move.delay)
+                await self._interruption.during(asyncio.sleep(move.delay))
             context.records.failover(self, endpoint, move, context.candidates_left(target))
 
     async def _aim_again(self, target: Target, error: GatewayError | None) -> Target:
@@ -244,7 +222,8 @@ class ServedCall:
     async def _find_target(self) -> Target:
         """May wait for catalogues."""
         self._revision = self.context.revision
-        return await self._interruptible(self.context.target(self._message, self.caller))
+        finding = self.context.aiming.target(self._message, self.caller)
+        return await self._interruption.during(finding)
 
     async def _lists_came(self) -> bool:
         """Wait for a member that is up and whose lists are being read for the first time: it may
@@ -254,20 +233,7 @@ class ServedCall:
         left = self.began + FIRST_CATALOGUE_SECONDS - asyncio.get_running_loop().time()
         if left <= 0 or not context.is_reading_lists():
             return False
-        return await self._interruptible(context.catalogues.wait(left))
-
-    async def _interruptible(self, waiting: Coroutine[Any, Any, R]) -> R:
-        """`cancel` and `drain` end the wait."""
-        task = self._finding = asyncio.current_task()
-        try:
-            return await waiting
-        except asyncio.CancelledError:
-            if task is not None and (self._cancelled is not None or self._draining):
-                task.uncancel()
-            self._check_interrupted()
-            raise
-        finally:
-            self._finding = None
+        return await self._interruption.during(context.catalogues.wait(left))
 
     async def _select(
         self, target: Target, error: GatewayError | None, answer: Message | None
@@ -276,7 +242,7 @@ class ServedCall:
         selection = context.selector.select(target.facts)
         if isinstance(selection, Refusal):
             if selection.waitable and answer is None:
-                return await self._wait_for_slot(target, selection, error)
+                return await self._queue(target, selection, error)
             if answer is not None:
                 return None, None
             if await self._lists_came():
@@ -287,6 +253,18 @@ class ServedCall:
         record = context.group.attempt_started(endpoint.id, safe=self.is_safe_on(endpoint))
         self._selected(selection)
         return record, endpoint
+
+    async def _queue(
+        self, target: Target, refusal: Refusal, error: GatewayError | None
+    ) -> tuple[AttemptRecord, Endpoint]:
+        """Wait for a slot; what became of an attempt before is the better error."""
+        context = self.context
+        try:
+            record = await wait_for_slot(context, self, refusal, self._interruption)
+        except Overloaded as full:
+            raise error or full from None
+        self._selected(context.selector.took_slot(target.facts, record.endpoint))
+        return record, record.endpoint
 
     def _selected(self, selection: Selection) -> None:
         self._tries += 1
@@ -299,7 +277,7 @@ class ServedCall:
     ) -> tuple[Message | None, Move | None]:
         """Run one attempt; one of the two values is None. Raises `GatewayError` at the end."""
         context = self.context
-        attempt = self._attempt = Attempt(self, endpoint, record)
+        attempt = self._interruption.attempt = Attempt(self, endpoint, record)
         self._last_member = endpoint.member
         context.in_flight.enter(endpoint.id, attempt)
         outcome = "cancelled"
@@ -314,14 +292,14 @@ class ServedCall:
         except MemberFailure as failure:
             if failure.failure is Failure.CANCELLED:
                 context.group.attempt_released(record)
-                self._check_interrupted(sent=attempt.sent, member=endpoint.member)
+                self._interruption.check(sent=attempt.sent, member=endpoint.member)
             outcome = _ATTEMPT_OUTCOMES.get(failure.failure, "member_failed")
             return None, self._after(target, record, endpoint, failure)
         except BaseException:
             context.group.attempt_released(record)
             raise
         finally:
-            self._attempt = None
+            self._interruption.attempt = None
             self._member_seconds += attempt.upstream_seconds
             context.in_flight.leave(endpoint.id, attempt)
             context.records.attempt_finished(endpoint, outcome, attempt.upstream_seconds)
@@ -380,78 +358,6 @@ class ServedCall:
                 context.records.retries_exhausted()
             raise decision.error
         return decision
-
-    async def _wait_for_slot(
-        self, target: Target, refusal: Refusal, error: GatewayError | None
-    ) -> tuple[AttemptRecord, Endpoint]:
-        """Queue for a slot of a member with a concurrency limit. Raises `Overloaded`."""
-        context = self.context
-        waiter: asyncio.Future[AttemptRecord] = asyncio.get_running_loop().create_future()
-        self._queued = waiter
-        full = Overloaded(
-            "queue",
-            "every member that offers this is at its limit of concurrent requests",
-            retryable=True,
-            retry_after=1.0,
-        )
-        if not context.queue.enter(self, waiter, refusal):
-            raise error or full
-        context.count_queued(refusal.endpoints)
-        try:
-            async with asyncio.timeout(context.queue_seconds):
-                record = await waiter
-        except TimeoutError:
-            if waiter.done() and not waiter.cancelled():
-                context.group.attempt_released(waiter.result())
-                context.slot_freed(waiter.result().endpoint)
-            raise error or full from None
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                context.group.attempt_released(waiter.result())
-                context.slot_freed(waiter.result().endpoint)
-                raise
-            self._check_interrupted()
-            raise
-        finally:
-            self._queued = None
-            context.queue.leave(self)
-            context.count_queued(refusal.endpoints)
-        self._selected(context.selector.took_slot(target.facts, record.endpoint))
-        return record, record.endpoint
-
-    async def _pause(self, seconds: float) -> None:
-        """Backoff before a further attempt; a cancel ends it."""
-        waiter: asyncio.Future[AttemptRecord] = asyncio.get_running_loop().create_future()
-        self._queued = waiter
-        try:
-            async with asyncio.timeout(seconds):
-                await waiter
-        except TimeoutError:
-            return
-        except asyncio.CancelledError:
-            self._check_interrupted()
-            raise
-        finally:
-            self._queued = None
-
-    def _check_interrupted(self, *, sent: bool = False, member: str | None = None) -> None:
-        """Raises `_Cancelled` after `cancel`, the caller's error after `drain`."""
-        if self._cancelled is not None:
-            raise _Cancelled
-        if self._draining:
-            may_have_run = sent or self._history.may_have_run
-            if may_have_run:
-                raise MemberLost(
-                    "draining",
-                    "the gateway ended before the member answered",
-                    member=member,
-                    may_have_run=True,
-                )
-            raise NoMember("draining", "the gateway ended before the call was sent", retryable=True)
-
-
-class _Cancelled(Exception):
-    """The caller gave up; nothing is to be answered."""
 
 
 _ATTEMPT_OUTCOMES = {

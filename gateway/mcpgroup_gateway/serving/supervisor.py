@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 from mcpgroup_gateway.core.endpoint import State
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.catalogue_reader import CatalogueReader
 from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.deadlines import LATE_SECONDS, Deadline
-from mcpgroup_gateway.serving.discovery import read_catalogue
+from mcpgroup_gateway.serving.session_waiters import SessionWaiters
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How long a catalogue counts as fresh, and how long `list_changed` waits for more of its kind.
-_CATALOGUE_SECONDS = 60.0
-_COALESCE_SECONDS = 1.0
 #: After a fault of ours: it must not spin, and it must not end the supervision.
 _FAULT_SECONDS = 1.0
 
@@ -87,7 +85,12 @@ class Supervisor:
         self.connector = connector
         self.timing = timing
         self.control: Upstream | None = None
-        self.catalogue: MemberCatalogue | None = None
+        self._reader = CatalogueReader(
+            endpoint,
+            control=lambda: None if self._session_lost else self.control,
+            seconds=lambda: self.timing.startup_timeout,
+            read=hooks.catalogue_read,
+        )
         #: Set once the endpoint was tried for the first time, whatever came of it.
         self.tried = asyncio.Event()
         self._group = group
@@ -96,8 +99,7 @@ class Supervisor:
         self._stopping = False
         self._wake = asyncio.Event()
         self._probe_at_once = False
-        self._waiters: set[asyncio.Future[Upstream]] = set()
-        self._refresh_wanted = asyncio.Event()
+        self._waiters = SessionWaiters()
         self._operation: asyncio.Task[None] | None = None
         self._replaced = Closing()
         self._session_lost = False
@@ -114,7 +116,7 @@ class Supervisor:
         control = self.control
         if control is not None and not self._session_lost:
             return control
-        waiter: asyncio.Future[Upstream] = asyncio.get_running_loop().create_future()
+        waiter = self._waiters.new()
         if self._stopping or self.endpoint.state in (State.STOPPED, State.FAILED):
             failure = self._last_failure
             waiter.set_exception(
@@ -125,8 +127,6 @@ class Supervisor:
                 )
             )
             return waiter
-        self._waiters.add(waiter)
-        waiter.add_done_callback(self._waiters.discard)
         self.want()
         return waiter
 
@@ -139,9 +139,14 @@ class Supervisor:
         self._probe_at_once = True
         self._wake.set()
 
+    @property
+    def catalogue(self) -> MemberCatalogue | None:
+        """What the member's lists held when they were read last."""
+        return self._reader.catalogue
+
     def refresh(self) -> None:
         """Read the catalogue again soon."""
-        self._refresh_wanted.set()
+        self._reader.refresh()
 
     async def stop(self) -> None:
         """Stop on purpose; it stays stopped until `start`."""
@@ -171,7 +176,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until cancelled. Closes the control session on the way out."""
-        refresher = asyncio.create_task(self._keep_catalogue_fresh(), name="catalogue")
+        refresher = asyncio.create_task(self._reader.run(), name="catalogue")
         try:
             while True:
                 try:
@@ -186,7 +191,7 @@ class Supervisor:
         finally:
             self._stopping = True
             refresher.cancel()
-            self._fail_waiters(MemberFailure(Failure.REFUSED, "the member was removed", sent=False))
+            self._waiters.fail(MemberFailure(Failure.REFUSED, "the member was removed", sent=False))
             await asyncio.gather(refresher, return_exceptions=True)
             await self._close_control()
             await self._replaced.close()
@@ -239,7 +244,7 @@ class Supervisor:
                 )
                 self._last_failure = failure
                 self._group.start_failed(self.endpoint.id, failure.failure, reason=failure.reason)
-                self._fail_waiters(failure)
+                self._waiters.fail(failure)
             await asyncio.sleep(_FAULT_SECONDS)
 
     # -- operations ------------------------------------------------------------------------
@@ -256,7 +261,7 @@ class Supervisor:
             if endpoint.state is State.STARTING:  # else stopped or drained meanwhile
                 group.start_failed(endpoint.id, failure.failure, reason=failure.reason)
                 self._hooks.start_finished(endpoint, "failed")
-            self._fail_waiters(failure)
+            self._waiters.fail(failure)
             return
         finally:
             self.tried.set()
@@ -266,7 +271,7 @@ class Supervisor:
         self._adopt(control)
         group.start_succeeded(endpoint.id)
         self._hooks.start_finished(endpoint, "ok")
-        self._serve_waiters(control)
+        self._waiters.serve(control)
 
     async def _open_control(self, deadline: float) -> Upstream:
         """Raises `MemberFailure`; `STALLED` when it was we who were late."""
@@ -298,7 +303,7 @@ class Supervisor:
         self._session_lost = False
         self._last_failure = None
         self._hooks.control_opened(self.endpoint, control)
-        self._refresh_wanted.set()
+        self._reader.refresh()
 
     def _control_lost(self, failure: MemberFailure) -> None:
         """The control session ended by itself; its exchanges fail right after this."""
@@ -381,7 +386,7 @@ class Supervisor:
                 failure.failure = Failure.PROBE_TIMEOUT  # soft while it works on calls
             group.probe_failed(probe, failure.failure, reason=failure.reason, late=failure.late)
             self._hooks.probe_finished(endpoint, "timeout" if timed_out else "failed")
-            self._fail_waiters(failure)
+            self._waiters.fail(failure)
             return
         except asyncio.CancelledError:
             group.probe_failed(probe, Failure.CANCELLED, reason="the probe was abandoned")
@@ -389,7 +394,7 @@ class Supervisor:
         self._adopt(control)
         group.probe_passed(probe)
         self._hooks.probe_finished(endpoint, "ok")
-        self._serve_waiters(control)
+        self._waiters.serve(control)
         if lost is not None:
             self._replaced.when_idle(lost)
 
@@ -410,7 +415,7 @@ class Supervisor:
         if self._operation is not None:
             self._operation.cancel()
             await asyncio.gather(self._operation, return_exceptions=True)
-        self._fail_waiters(failure)
+        self._waiters.fail(failure)
         await self._close_control()
         self._wake.set()
 
@@ -421,59 +426,9 @@ class Supervisor:
             self._hooks.ended(self.endpoint, "idle" if idle else "stopped")
             await control.close()
 
-    def _fail_waiters(self, failure: MemberFailure) -> None:
-        for waiter in tuple(self._waiters):
-            if not waiter.done():
-                waiter.set_exception(failure)
-
-    def _serve_waiters(self, control: Upstream) -> None:
-        for waiter in tuple(self._waiters):
-            if not waiter.done():
-                waiter.set_result(control)
-
-    # -- catalogue -------------------------------------------------------------------------
-
-    async def _keep_catalogue_fresh(self) -> None:
-        """Read after each start and `list_changed`, and once a minute; failures keep the old."""
-        while True:
-            try:
-                async with asyncio.timeout(_CATALOGUE_SECONDS if self.catalogue else None):
-                    await self._refresh_wanted.wait()
-                if self.catalogue is not None:
-                    await asyncio.sleep(_COALESCE_SECONDS)
-            except TimeoutError:
-                pass
-            self._refresh_wanted.clear()
-            control = self.control
-            if control is None or self._session_lost:
-                continue
-            try:
-                await self._read_catalogue(control)
-            except Exception:  # noqa: BLE001 - logged; the lists are read again later
-                _log.exception("member %s: the catalogue failed", self.endpoint.member)
-                await self._read_again(control)
-
-    async def _read_catalogue(self, control: Upstream) -> None:
-        try:
-            async with asyncio.timeout(self.timing.startup_timeout):
-                catalogue = await read_catalogue(self.endpoint.member, control)
-        except (MemberFailure, TimeoutError) as fault:
-            reason = fault.reason if isinstance(fault, MemberFailure) else "no answer in time"
-            _log.warning("member %s: catalogue: %s", self.endpoint.member, reason)
-            await self._read_again(control)
-            return
-        self._hooks.catalogue_read(self.endpoint, catalogue)
-        self.catalogue = catalogue
-
-    async def _read_again(self, control: Upstream) -> None:
-        """Soon, when there is nothing to serve by yet."""
-        if self.catalogue is None and control is self.control:
-            await asyncio.sleep(_COALESCE_SECONDS)
-            self._refresh_wanted.set()
-
 
 def _exit_word(reason: str) -> str:
     """`completed` for status 0, `signal`, or `error`; read from the member layer's sentence."""
-    if reason.startswith("was ended by") or "was ended by" in reason:
+    if "was ended by" in reason:
         return "signal"
     return "completed" if "status 0" in reason or "code 0" in reason else "error"

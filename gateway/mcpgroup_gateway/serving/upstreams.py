@@ -8,18 +8,23 @@ anonymous callers are one principal (DESIGN-MCP section 3).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.closing import Closing
+from mcpgroup_gateway.serving.session_waiters import SessionWaiters
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcpgroup_gateway.members.upstream import Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
+
+
+_log = logging.getLogger(__name__)
 
 
 class _Slot:
@@ -30,7 +35,7 @@ class _Slot:
     def __init__(self) -> None:
         self.upstream: Upstream | None = None
         self.opening: asyncio.Task[None] | None = None
-        self.waiters: set[asyncio.Future[Upstream]] = set()
+        self.waiters = SessionWaiters()
         self.last_used = 0.0
 
     @property
@@ -89,9 +94,7 @@ class UpstreamSessions:
         slots.move_to_end(owner)
         if slot.upstream is not None and not slot.upstream.lost:
             return slot.upstream
-        waiter: asyncio.Future[Upstream] = loop.create_future()
-        slot.waiters.add(waiter)
-        waiter.add_done_callback(slot.waiters.discard)
+        waiter = slot.waiters.new()
         if slot.opening is None:
             slot.opening = asyncio.create_task(
                 self._open(owner, endpoint_id, slot, connector, deadline),
@@ -164,17 +167,23 @@ class UpstreamSessions:
             slot.upstream = upstream
             await self._opened(owner, upstream)
         except MemberFailure as failure:
-            for waiter in tuple(slot.waiters):
-                if not waiter.done():
-                    waiter.set_exception(failure)
-            if slot.upstream is None and self._slot(endpoint_id, owner) is slot:
-                self._take(endpoint_id, owner)
+            self._not_opened(owner, endpoint_id, slot, failure)
+        except Exception:  # noqa: BLE001 - logged; nobody may wait for what will not come
+            _log.exception("a session with %s could not be opened", endpoint_id)
+            text = "an internal error of the gateway"
+            internal = MemberFailure(Failure.START_FAILED, text, sent=False)
+            self._not_opened(owner, endpoint_id, slot, internal)
         else:
-            for waiter in tuple(slot.waiters):
-                if not waiter.done():
-                    waiter.set_result(upstream)
+            slot.waiters.serve(upstream)
         finally:
             slot.opening = None
+
+    def _not_opened(
+        self, owner: str, endpoint_id: str, slot: _Slot, failure: MemberFailure
+    ) -> None:
+        slot.waiters.fail(failure)
+        if slot.upstream is None and self._slot(endpoint_id, owner) is slot:
+            self._take(endpoint_id, owner)
 
     def _make_room(self, endpoint_id: str, slots: OrderedDict[str, _Slot]) -> None:
         if len(slots) < self.maximum:
@@ -200,10 +209,6 @@ class UpstreamSessions:
         if slot.opening is not None:
             slot.opening.cancel()
             self._closing.own(slot.opening)
-        for waiter in tuple(slot.waiters):
-            if not waiter.done():
-                waiter.set_exception(
-                    MemberFailure(Failure.CANCELLED, "the session was closed", sent=False)
-                )
+        slot.waiters.fail(MemberFailure(Failure.CANCELLED, "the session was closed", sent=False))
         if slot.upstream is not None:
             self._closing.soon(slot.upstream)

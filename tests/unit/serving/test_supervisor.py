@@ -15,6 +15,7 @@ from mcpgroup_gateway.core.group import Group
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.core.policy import EndpointPolicy, GroupPolicy, RecoveryPolicy
 from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
+from mcpgroup_gateway.serving import catalogue_reader
 from mcpgroup_gateway.serving import supervisor as module
 from mcpgroup_gateway.serving.supervisor import Supervisor, Timing
 
@@ -108,7 +109,7 @@ async def reached(holds: Callable[[], bool]) -> None:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FAULT_SECONDS", 0.01)
-    monkeypatch.setattr(module, "_COALESCE_SECONDS", 0.01)
+    monkeypatch.setattr(catalogue_reader, "_COALESCE_SECONDS", 0.01)
 
 
 async def test_a_fault_of_ours_while_a_member_starts_is_a_failed_start_and_it_is_tried_again(

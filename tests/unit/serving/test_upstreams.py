@@ -30,10 +30,10 @@ class FakeSession:
     def request(
         self, method: str, params: bytes, *, progress_token: int | None = None, safe: bool = False
     ) -> Exchange:
-        raise NotImplementedError
+        raise AssertionError("nothing is sent here")
 
     async def notify(self, method: str, params: bytes) -> None:
-        raise NotImplementedError
+        raise AssertionError("nothing is sent here")
 
     async def close(self) -> None:
         self.closed = True
@@ -42,7 +42,7 @@ class FakeSession:
 class FakeConnector:
     """Opens at once; fails when it was given a failure."""
 
-    def __init__(self, failure: MemberFailure | None = None) -> None:
+    def __init__(self, failure: Exception | None = None) -> None:
         self.opened: list[FakeSession] = []
         self.failure = failure
 
@@ -142,3 +142,18 @@ async def test_a_session_that_cannot_be_opened_leaves_no_trace(sessions: Upstrea
     failing.failure = None
     await use(sessions, "one", "a", failing)
     assert len(sessions) == 1
+
+
+async def test_nobody_waits_for_a_session_that_a_fault_of_ours_keeps_from_opening(
+    sessions: UpstreamSessions, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = FakeConnector(ValueError("a fault of ours"))
+    async with asyncio.timeout(2):
+        with pytest.raises(MemberFailure) as raised:
+            await use(sessions, "one", "a", broken)
+    assert raised.value.failure is Failure.START_FAILED
+    assert not raised.value.sent
+    assert "could not be opened" in caplog.text
+    # The next call opens one.
+    connector = FakeConnector()
+    assert await use(sessions, "one", "a", connector) is connector.opened[0]
