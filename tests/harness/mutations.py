@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from tests.harness.front import BOTH, call, request
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Awaitable, Callable
 
 BODIES = [
     request("ping", 1),
@@ -83,3 +85,29 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
             case _:
                 data = data[:at] + data[max(0, at - rng.randint(1, 40)) :]
     return data
+
+
+async def send_damaged_requests(
+    rng: random.Random,
+    session_id: str,
+    number: int,
+    clients: int,
+    send: Callable[[bytes], Awaitable[int]],
+) -> None:
+    """`send` gives the status of an answer, 0 for none. No 500; both kinds of answers come."""
+    cases = iter([damaged_request(rng, session_id) for _ in range(number)])
+    statuses: dict[int, int] = {}
+
+    async def client() -> None:
+        for data in cases:
+            status = await send(data)
+            assert status < 500, (status, data)
+            statuses[status] = statuses.get(status, 0) + 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(clients):
+            group.create_task(client())
+    assert sum(statuses.values()) == number
+    # The damage was real, but not all of it: both sides of the line were tried.
+    assert statuses[200] > 500
+    assert statuses[400] > 500
