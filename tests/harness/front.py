@@ -91,6 +91,7 @@ class ScriptedService:
     calls: list[ScriptedCall] = field(default_factory=list)
     held: list[ScriptedCall] = field(default_factory=list)
     notified: list[Message] = field(default_factory=list)
+    responded: list[Message] = field(default_factory=list)
     holding: asyncio.Event = field(default_factory=asyncio.Event)
     cancels: asyncio.Event = field(default_factory=asyncio.Event)
     flooded: int = 0
@@ -105,8 +106,14 @@ class ScriptedService:
         self.calls.append(call)
         return call
 
+    async def discover(self, caller: Caller) -> bytes:
+        return b'{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}'
+
     def notify(self, message: Message, caller: Caller) -> None:
         self.notified.append(message)
+
+    def respond(self, message: Message, caller: Caller) -> None:
+        self.responded.append(message)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from mcpgroup_gateway.front import replies
 from mcpgroup_gateway.front.checks import Accepts, negotiate
 from mcpgroup_gateway.front.replies import Reply
+from mcpgroup_gateway.members.upstream import ClientIdentity
 from mcpgroup_gateway.serving.interface import Caller
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
@@ -127,10 +128,10 @@ class PostHandler:
         elif method is None or (raw_id and method in _NEED_SESSION):
             return replies.refusal(400, "this needs a session: Mcp-Session-Id", raw_id=raw_id)
         if method is None:
+            self._service.respond(message, self._caller(session, head))
             return replies.ACCEPTED
         if not raw_id:
-            caller = Caller(session, head.tenant, head.remote, head.headers)
-            self._service.notify(message, caller)
+            self._service.notify(message, self._caller(session, head))
             return replies.ACCEPTED
         if method == "ping":
             self._observer.request_answered("ping", "ok", 0.0)
@@ -149,7 +150,7 @@ class PostHandler:
         # client that names them gets them.
         streams = accepts.events and (session is not None or accepts.names_events)
         sink = channel.sink if streams else None
-        caller = Caller(session, head.tenant, head.remote, head.headers, sink)
+        caller = self._caller(session, head, sink)
         call = self._service.begin(message, caller)
         self.running += 1
         channel.begin(stream=streams)
@@ -170,6 +171,19 @@ class PostHandler:
         if result is None:
             return replies.CANCELLED_STREAM if accepts.events else replies.ACCEPTED
         return replies.answer(result)
+
+    def _caller(self, session: Session | None, head: Head, sink: Sink | None = None) -> Caller:
+        if session is None:
+            return Caller(None, head.tenant, head.remote, head.headers, sink)
+        return Caller(
+            session,
+            head.tenant,
+            head.remote,
+            head.headers,
+            sink,
+            session.client,
+            session.protocol_version,
+        )
 
     async def _run(self, call: Call, raw_id: bytes) -> bytes | None:
         try:
@@ -195,7 +209,7 @@ class PostHandler:
         if channel.is_gone:
             # Nobody would ever learn the id of the session.
             return replies.ACCEPTED
-        session = self._sessions.open(version, info, capabilities)
+        session = self._sessions.open(version, ClientIdentity(capabilities, info))
         seconds = self._clock() - began
         if session is None:
             self._observer.request_refused("overloaded")

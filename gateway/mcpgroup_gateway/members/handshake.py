@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mcpgroup_gateway import __version__
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
+from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake, MemberFailure
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
     Message,
@@ -23,14 +22,14 @@ from mcpgroup_gateway.wire.protocol import LATEST_VERSION, MEMBER_VERSIONS
 _INTEGER: Final = re.compile(rb"-?[0-9]{1,10}")
 _VERSION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
-#: The params of `initialize`. We declare no capabilities: nobody could answer a member's requests.
-INITIALIZE_PARAMS: Final = encode_json(
-    {
-        "protocolVersion": LATEST_VERSION,
-        "capabilities": {},
-        "clientInfo": {"name": "mcpgroup", "version": __version__},
-    }
-)
+
+def initialize_params(client: ClientIdentity) -> bytes:
+    """The params of `initialize` for a session on behalf of this client."""
+    return b'{"protocolVersion":%b,"capabilities":%b,"clientInfo":%b}' % (
+        encode_json(LATEST_VERSION),
+        client.capabilities,
+        client.info,
+    )
 
 
 def read_handshake(answer: Message) -> Handshake:

@@ -6,15 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.handshake import INITIALIZE_PARAMS, read_handshake
+from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
 from mcpgroup_gateway.members.spawning import member_environment, spawn
 from mcpgroup_gateway.members.stdio_session import StdioUpstream
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mcpgroup_gateway.members.upstream import Handshake
+    from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake
     from mcpgroup_gateway.wire.envelope import Message
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
@@ -57,6 +57,8 @@ class StdioConnector:
         on_lost: Callable[[MemberFailure], None],
         control: bool,
         deadline: float,
+        client: ClientIdentity = GATEWAY_IDENTITY,
+        on_request: Callable[[Message], None] | None = None,
     ) -> StdioUpstream:
         """Start the process and shake hands; every session is a process of its own.
 
@@ -77,6 +79,7 @@ class StdioConnector:
             popen,
             on_notification,
             lost,
+            on_request,
             max_line_bytes=self._max_line_bytes,
             eof_seconds=self._eof_seconds,
             term_seconds=self._term_seconds,
@@ -85,7 +88,7 @@ class StdioConnector:
         upstream.when_reaped(lambda: self._open.discard(upstream))
         try:
             async with asyncio.timeout_at(due):
-                upstream.handshake = await self._shake_hands(upstream)
+                upstream.handshake = await self._shake_hands(upstream, client)
             if upstream.loss is not None:
                 raise upstream.loss
             started = True
@@ -108,8 +111,8 @@ class StdioConnector:
         """End the processes that are still open."""
         await asyncio.gather(*(upstream.close() for upstream in self._open))
 
-    async def _shake_hands(self, upstream: StdioUpstream) -> Handshake:
-        exchange = upstream.request("initialize", INITIALIZE_PARAMS)
+    async def _shake_hands(self, upstream: StdioUpstream, client: ClientIdentity) -> Handshake:
+        exchange = upstream.request("initialize", initialize_params(client))
         try:
             answer = await exchange.next()
         finally:

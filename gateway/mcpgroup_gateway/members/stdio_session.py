@@ -26,7 +26,12 @@ from mcpgroup_gateway.members.lines import (
 )
 from mcpgroup_gateway.members.process import ChildProcess
 from mcpgroup_gateway.members.stdio_exchange import StdioExchange
-from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
+from mcpgroup_gateway.members.upstream import (
+    NOTHING_FORWARDED,
+    Forwarded,
+    Handshake,
+    MemberFailure,
+)
 from mcpgroup_gateway.wire.envelope import (
     METHOD_NOT_FOUND,
     MalformedMessage,
@@ -66,6 +71,7 @@ class StdioUpstream:
         popen: subprocess.Popen[bytes],
         on_notification: Callable[[Message], None],
         on_lost: Callable[[MemberFailure], None],
+        on_request: Callable[[Message], None] | None = None,
         *,
         max_line_bytes: int,
         eof_seconds: float,
@@ -80,6 +86,7 @@ class StdioUpstream:
         self._name = name
         self._on_notification = on_notification
         self._on_lost = on_lost
+        self._on_request = on_request
         self._eof_seconds = eof_seconds
         self._term_seconds = term_seconds
         self._loss: MemberFailure | None = None
@@ -108,9 +115,15 @@ class StdioUpstream:
         return self._loss
 
     def request(
-        self, method: str, params: bytes, *, progress_token: int | None = None, safe: bool = False
+        self,
+        method: str,
+        params: bytes,
+        *,
+        progress_token: int | None = None,
+        safe: bool = False,
+        forwarded: Forwarded = NOTHING_FORWARDED,
     ) -> StdioExchange:
-        """Begin an exchange. `safe` makes no difference: there is one pipe."""
+        """Begin an exchange. `safe` and headers make no difference: there is one pipe."""
         self._last_id += 1
         exchange = StdioExchange(self, self._last_id, method, params, progress_token)
         if self._loss is not None:
@@ -132,6 +145,10 @@ class StdioUpstream:
             raise MemberFailure(
                 Failure.BUSY, f"{self._name} does not read its standard input", sent=False
             )
+
+    def respond(self, body: bytes) -> None:
+        if self._loss is None and not self._process.write_control(encode_line(body)):
+            self._log.debug("a response was not delivered: standard input is not read")
 
     def when_reaped(self, callback: Callable[[], None]) -> None:
         """Call back once when the process is gone."""
@@ -246,12 +263,12 @@ class StdioUpstream:
 
     def _request(self, message: Message) -> None:
         if message.method == "ping":
-            answer = encode_result(message.raw_id, b"{}")
+            self.respond(encode_result(message.raw_id, b"{}"))
+        elif self._on_request is not None:
+            self._on_request(message)
         else:
             fault = error_object(METHOD_NOT_FOUND, "this client has no such capability")
-            answer = encode_error(message.raw_id, fault)
-        if not self._process.write_control(encode_line(answer)):
-            self._log.debug("no answer to %s: standard input is not read", message.method)
+            self.respond(encode_error(message.raw_id, fault))
 
     def _notification(self, message: Message, size: int) -> None:
         if message.method == "notifications/progress":
@@ -263,8 +280,8 @@ class StdioUpstream:
         if message.method == "notifications/message" and len(self._calls) == 1:
             next(iter(self._calls)).deliver(message, size)
             return
-        if message.method != "notifications/cancelled":  # our answers are immediate
-            self._on_notification(message)
+        if message.method != "notifications/cancelled" or self._on_request is not None:
+            self._on_notification(message)  # else our answers are immediate
 
     def _long_line(self, line: LongLine) -> None:
         if not line.ended:

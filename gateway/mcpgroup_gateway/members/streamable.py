@@ -11,11 +11,12 @@ from mcpgroup_gateway.members.http_address import RESERVED_FIELDS, Address, chec
 from mcpgroup_gateway.members.http_dialling import LATE_SECONDS
 from mcpgroup_gateway.members.http_pool import Pool
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from mcpgroup_gateway.members.upstream import ClientIdentity
     from mcpgroup_gateway.wire.envelope import Message
 
 CONNECT_SECONDS: Final = 2.0
@@ -68,6 +69,8 @@ class StreamableConnector:
         on_lost: Callable[[MemberFailure], None],
         control: bool,
         deadline: float,
+        client: ClientIdentity = GATEWAY_IDENTITY,
+        on_request: Callable[[Message], None] | None = None,
     ) -> StreamableUpstream:
         loop = asyncio.get_running_loop()
         due = loop.time() + deadline
@@ -75,17 +78,23 @@ class StreamableConnector:
 
         async def attempt(address: Address) -> StreamableUpstream:
             session = StreamableUpstream(
-                self, address, fields, loop, on_notification=on_notification, on_lost=on_lost
+                self,
+                address,
+                fields,
+                loop,
+                on_notification=on_notification,
+                on_lost=on_lost,
+                on_request=on_request,
             )
             try:
-                await session.shake_hands()
+                await session.shake_hands(client)
             except MemberFailure:
                 await session.close()
                 raise
             except BaseException:
                 session.abandon()
                 raise
-            if control:
+            if control or on_request is not None:
                 session.start_listening()
             return session
 

@@ -257,7 +257,7 @@ class StreamableExchange:
             if message.raw_id == self._raw_id:
                 self._answer(message)
         elif message.is_request:
-            self._session.answer(message)
+            self._session.requested(message, self)
         else:
             self._session.deliver(message, self)
 

@@ -96,7 +96,7 @@ class Listener:
         except MalformedMessage:
             return  # it proves nothing about calls; probes and calls judge the member
         if message.is_request:
-            self._session.answer(message)
+            self._session.requested(message, None)
         elif message.is_notification:
             self._session.deliver(message, None)
 

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway import __version__
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.handshake import INITIALIZE_PARAMS, read_handshake
+from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
 from mcpgroup_gateway.members.http1 import HttpCall, Signal
 from mcpgroup_gateway.members.http_address import Address, encode_fields, event_id_field, redirect
 from mcpgroup_gateway.members.http_answers import failure_of
 from mcpgroup_gateway.members.http_dialling import LATE_SECONDS
 from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
 from mcpgroup_gateway.members.streamable_listener import Listener
-from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
+from mcpgroup_gateway.members.upstream import (
+    NOTHING_FORWARDED,
+    ClientIdentity,
+    Forwarded,
+    Handshake,
+    MemberFailure,
+)
 from mcpgroup_gateway.wire.envelope import (
     METHOD_NOT_FOUND,
     MalformedMessage,
@@ -78,6 +84,7 @@ class StreamableUpstream:
         *,
         on_notification: Callable[[Message], None],
         on_lost: Callable[[MemberFailure], None],
+        on_request: Callable[[Message], None] | None = None,
     ) -> None:
         self._connector = connector
         self._address = address
@@ -86,6 +93,7 @@ class StreamableUpstream:
         self._loop = loop
         self._on_notification = on_notification
         self._on_lost = on_lost
+        self._on_request = on_request
         self._session_id = ""
         self._version = ""
         self._post_head = self._head("POST", address, _POST_FIELDS) + b"Content-Length: "
@@ -112,7 +120,13 @@ class StreamableUpstream:
         return bool(self._session_id)
 
     def request(
-        self, method: str, params: bytes, *, progress_token: int | None = None, safe: bool = False
+        self,
+        method: str,
+        params: bytes,
+        *,
+        progress_token: int | None = None,
+        safe: bool = False,
+        forwarded: Forwarded = NOTHING_FORWARDED,
     ) -> StreamableExchange:
         self._last_id += 1
         exchange = StreamableExchange(
@@ -136,6 +150,9 @@ class StreamableUpstream:
     async def notify(self, method: str, params: bytes) -> None:
         """Raises `MemberFailure`; when the member does not react in 10 s it is `DEADLINE`."""
         await self._deliver(encode_notification(method, params))
+
+    def respond(self, body: bytes) -> None:
+        self._tell(body)
 
     async def close(self) -> None:
         if self._closed:
@@ -217,16 +234,22 @@ class StreamableUpstream:
             else:
                 target.push_from_elsewhere(message)
         elif message.method == "notifications/cancelled":
-            return  # every request of a member is answered at once, there is nothing to cancel
+            # Without `on_request` everything is answered at once: there is nothing to cancel.
+            if self._on_request is not None:
+                self._on_notification(message)
         elif exchange is not None and message.method not in _OF_THE_SESSION:
             exchange.push(message)
         else:
             self._on_notification(message)
 
-    def answer(self, message: Message) -> None:
-        """Answer a request of the member: we declared no capabilities, so only `ping` is due."""
+    def requested(self, message: Message, exchange: StreamableExchange | None) -> None:
+        """Take a request of the member; without a client that could answer only `ping` is due."""
         if message.method == "ping":
             self._tell(encode_result(message.raw_id, b"{}"))
+        elif self._on_request is not None and exchange is not None:
+            exchange.push(message)
+        elif self._on_request is not None:
+            self._on_request(message)
         else:
             fault = error_object(METHOD_NOT_FOUND, "the client does not support this method")
             self._tell(encode_error(message.raw_id, fault))
@@ -237,9 +260,9 @@ class StreamableUpstream:
 
     # The connector calls these.
 
-    async def shake_hands(self) -> None:
+    async def shake_hands(self, client: ClientIdentity) -> None:
         """Raises `MemberFailure`."""
-        exchange = self.request("initialize", INITIALIZE_PARAMS, safe=True)
+        exchange = self.request("initialize", initialize_params(client), safe=True)
         try:
             message = await exchange.next()
             while not message.is_response:

@@ -6,15 +6,19 @@
     Upstream                 one session with one endpoint: a process, or an HTTP session
     Connector                makes `Upstream`s for one endpoint
 
-An exchange is pulled: `await exchange.next()` gives notifications that belong to the request and
-then, as its last message, the response. Nothing here needs a task per request. `abort` ends a
-pending `next` from outside (eviction, deadline, cancel), synchronously.
+An exchange is pulled: `await exchange.next()` gives notifications and requests of the member that
+belong to the request and then, as its last message, the response. Nothing here needs a task per
+request. `abort` ends a pending `next` from outside (eviction, deadline, cancel), synchronously.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from mcpgroup_gateway import __version__
+from mcpgroup_gateway.wire.envelope import encode_json
+from mcpgroup_gateway.wire.protocol import MODERN_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,13 +53,52 @@ class MemberFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientIdentity:
+    """What a member is told of the client: two JSON objects.
+
+    `capabilities` are those of the client that can answer the member's requests, `info` names it.
+    """
+
+    capabilities: bytes
+    info: bytes
+
+
+#: Sessions of the gateway's own and those that clients share: nobody could answer a request there.
+GATEWAY_IDENTITY: Final = ClientIdentity(
+    b"{}", encode_json({"name": "mcpgroup", "version": __version__})
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """What else of a client's request crosses to the member.
+
+    `headers` are for members over HTTP; `log_level` is that of one request and for modern members.
+    """
+
+    headers: tuple[tuple[str, str], ...] = ()
+    log_level: str | None = None
+
+
+NOTHING_FORWARDED: Final = Forwarded()
+
+
+@dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a member said in `initialize`. JSON members are raw bytes, empty when absent."""
+    """What a member said in `initialize` or to `server/discover`.
+
+    JSON members are raw bytes, empty when absent.
+    """
 
     protocol_version: str
     capabilities: bytes
     server_info: bytes
     instructions: str | None
+
+    @property
+    def modern(self) -> bool:
+        """Whether the member is spoken to without a session (2026-07-28 and later)."""
+        return self.protocol_version in MODERN_VERSIONS
 
 
 class Exchange(Protocol):
@@ -68,6 +111,9 @@ class Exchange(Protocol):
 
     async def next(self) -> Message:
         """The next message of this exchange; the response ends it.
+
+        A request of the member comes here when it was sent on the exchange's own stream and the
+        session has an `on_request`; it is answered with `Upstream.respond`.
 
         Raises `MemberFailure` when the member, its stream or its answer is lost.
         """
@@ -90,7 +136,8 @@ class Exchange(Protocol):
 class Upstream(Protocol):
     """One open session.
 
-    Messages that belong to no exchange go to the `on_notification` given to `Connector.open`.
+    Messages that belong to no exchange go to the `on_notification` and `on_request` given to
+    `Connector.open`; what a member cancels of its own requests is a notification.
     `on_lost` is called once, when the session ends by itself (process exit, session refused), and
     before its pending exchanges fail. `pid` is that of a process, else None.
     """
@@ -103,14 +150,26 @@ class Upstream(Protocol):
     def lost(self) -> bool: ...
 
     def request(
-        self, method: str, params: bytes, *, progress_token: int | None = None, safe: bool = False
+        self,
+        method: str,
+        params: bytes,
+        *,
+        progress_token: int | None = None,
+        safe: bool = False,
+        forwarded: Forwarded = NOTHING_FORWARDED,
     ) -> Exchange:
         """Begin an exchange; bytes are written at the first `next` at the latest.
 
         `params` is the complete JSON of the params with our own progress token already in it; the
-        token is repeated here so that progress notifications find their exchange. `safe` says
-        that the request may ride on a pooled connection of any age.
+        token is repeated here so that progress notifications find their exchange. What a modern
+        member wants in `_meta` is added here. `safe` says that the request may ride on a pooled
+        connection of any age.
         """
+        ...
+
+    def respond(self, body: bytes) -> None:
+        """Send a complete response to a request of the member. Never blocks; dropped when the
+        session is lost."""
         ...
 
     async def notify(self, method: str, params: bytes) -> None:
@@ -132,11 +191,16 @@ class Connector(Protocol):
         on_lost: Callable[[MemberFailure], None],
         control: bool,
         deadline: float,
+        client: ClientIdentity = GATEWAY_IDENTITY,
+        on_request: Callable[[Message], None] | None = None,
     ) -> Upstream:
         """Connect and shake hands (`initialize`, `notifications/initialized`).
 
-        `control` sessions also hold the GET stream (HTTP). `deadline` is in seconds from now and
-        bounds the whole. Raises `MemberFailure`; its `sent` is false, no call was handed over.
+        `control` sessions and those with `on_request` also hold the GET stream (HTTP). `on_request`
+        takes the member's requests that belong to no exchange; without it each but `ping` is
+        refused at once. `deadline` is in seconds from now and bounds the whole.
+
+        Raises `MemberFailure`; its `sent` is false, no call was handed over.
         """
         ...
 

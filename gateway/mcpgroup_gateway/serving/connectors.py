@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.stdio import MAX_LINE_BYTES, StdioConnector
 from mcpgroup_gateway.members.streamable import StreamableConnector
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 from mcpgroup_gateway.secret_files import SecretError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpgroup_api import Limits, Member
-    from mcpgroup_gateway.members.upstream import Connector, Upstream
+    from mcpgroup_gateway.members.upstream import ClientIdentity, Connector, Upstream
     from mcpgroup_gateway.secret_files import SecretFiles
     from mcpgroup_gateway.wire.envelope import Message
 
@@ -98,6 +98,8 @@ class _WithAuthority:
         on_lost: Callable[[MemberFailure], None],
         control: bool,
         deadline: float,
+        client: ClientIdentity = GATEWAY_IDENTITY,
+        on_request: Callable[[Message], None] | None = None,
     ) -> Upstream:
         try:
             authority = self._read()
@@ -107,7 +109,12 @@ class _WithAuthority:
         except (SecretError, ValueError) as fault:
             raise MemberFailure(Failure.TLS, str(fault), sent=False) from fault
         return await self._connectors[-1].open(
-            on_notification=on_notification, on_lost=on_lost, control=control, deadline=deadline
+            on_notification=on_notification,
+            on_lost=on_lost,
+            control=control,
+            deadline=deadline,
+            client=client,
+            on_request=on_request,
         )
 
     async def close(self) -> None:

@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY
+from mcpgroup_gateway.wire.protocol import ASSUMED_VERSION, MODERN_VERSIONS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcpgroup_gateway.members.upstream import ClientIdentity
     from mcpgroup_gateway.serving.sessions import Session
     from mcpgroup_gateway.wire.envelope import Message, Raw
 
@@ -33,6 +37,8 @@ class Caller:
 
     `sink` is None when the client accepts JSON only: notifications are dropped then.
     `headers` are the client's, for `consistentHash.key: Header`; names compare without case.
+    `client` and `protocol_version` are those of the session, or what a modern request says of
+    itself; `log_level` is that of one modern request, which is sent no log message without it.
     """
 
     session: Session | None
@@ -40,6 +46,13 @@ class Caller:
     remote: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     sink: Sink | None = None
+    client: ClientIdentity = GATEWAY_IDENTITY
+    protocol_version: str = ASSUMED_VERSION
+    log_level: str | None = None
+
+    @property
+    def modern(self) -> bool:
+        return self.protocol_version in MODERN_VERSIONS
 
 
 class Call(Protocol):
@@ -76,8 +89,19 @@ class Service(Protocol):
         """
         ...
 
+    async def discover(self, caller: Caller) -> bytes:
+        """The bytes of a complete `server/discover` result; waits like `initialize`."""
+        ...
+
+    def respond(self, message: Message, caller: Caller) -> None:
+        """Take a client's response to a request of a member that it was sent in its session."""
+        ...
+
     def begin(self, message: Message, caller: Caller) -> Call:
-        """Start serving a request; nothing happens before `Call.run`."""
+        """Start serving a request; nothing happens before `Call.run`.
+
+        The `run` of `subscriptions/listen` lasts as long as its stream.
+        """
         ...
 
     def notify(self, message: Message, caller: Caller) -> None:

@@ -24,7 +24,14 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
-from mcpgroup_gateway.wire.protocol import CAPABILITY_OF, LIST_METHODS, LOG_LEVELS
+from mcpgroup_gateway.wire.protocol import (
+    CAPABILITY_OF,
+    LEGACY_VERSIONS,
+    LIST_METHODS,
+    LOG_LEVELS,
+    MODERN_VERSIONS,
+    SERVER_INFO_KEY,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,18 +72,40 @@ class GroupService:
     async def initialize(self, params: dict[str, Raw], protocol_version: str) -> bytes:
         await self.first_catalogues()
         view = self.context.catalogues.view(canary=False)
-        info: dict[str, object] = {"name": self.name, "version": __version__}
-        if self.description:
-            info["description"] = self.description
         members = [
             b'"protocolVersion":%b' % encode_json(protocol_version),
             b'"capabilities":%b' % view.capabilities(),
-            b'"serverInfo":%b' % encode_json(info),
+            b'"serverInfo":%b' % encode_json(self._info()),
         ]
         instructions = view.instructions()
         if instructions is not None:
             members.append(b'"instructions":%b' % encode_json(instructions))
         return b"{%b}" % b",".join(members)
+
+    def _info(self) -> dict[str, object]:
+        """How the group introduces itself: a group is the server that its clients see."""
+        info: dict[str, object] = {"name": self.name, "version": __version__}
+        if self.description:
+            info["description"] = self.description
+        return info
+
+    async def discover(self, caller: Caller) -> bytes:
+        await self.first_catalogues()
+        view = self.context.view(caller)
+        members = [
+            b'"supportedVersions":%b' % encode_json([*MODERN_VERSIONS, *LEGACY_VERSIONS]),
+            b'"capabilities":%b' % view.capabilities(),
+        ]
+        instructions = view.instructions()
+        if instructions is not None:
+            members.append(b'"instructions":%b' % encode_json(instructions))
+        # What clients see may depend on their tenant, and members come and go.
+        members.append(b'"resultType":"complete","ttlMs":0,"cacheScope":"private"')
+        members.append(b'"_meta":{"%b":%b}' % (SERVER_INFO_KEY, encode_json(self._info())))
+        return b"{%b}" % b",".join(members)
+
+    def respond(self, message: Message, caller: Caller) -> None:
+        return None  # members are told of no client that could be asked
 
     def begin(self, message: Message, caller: Caller) -> Call:
         method = message.method

@@ -12,6 +12,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Final
 
+from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY
 from mcpgroup_gateway.serving.event_stream import EventStream
 from mcpgroup_gateway.wire.envelope import encode_notification
 from mcpgroup_gateway.wire.protocol import CAPABILITY_OF, Kind
@@ -19,6 +20,7 @@ from mcpgroup_gateway.wire.protocol import CAPABILITY_OF, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from mcpgroup_gateway.members.upstream import ClientIdentity
     from mcpgroup_gateway.serving.interface import Call
 
 logger = logging.getLogger(__name__)
@@ -40,17 +42,16 @@ def unguessable_id() -> str:
 class Session:
     """One client session.
 
-    `client_info` and `capabilities` are the JSON objects of the client's `initialize`; times are
-    those of the table's monotonic clock. `calls` holds the calls in flight by raw id: real clients
-    use an id twice at once, therefore lists.
+    `client` is what its `initialize` said of it; times are those of the table's monotonic clock.
+    `calls` holds the calls in flight by raw id: real clients use an id twice at once, therefore
+    lists.
     """
 
     __slots__ = (
         "_on_close",
         "_pending",
         "calls",
-        "capabilities",
-        "client_info",
+        "client",
         "closed",
         "id",
         "in_flight",
@@ -65,14 +66,12 @@ class Session:
         self,
         session_id: str,
         protocol_version: str,
-        client_info: bytes,
-        capabilities: bytes,
+        client: ClientIdentity,
         now: float,
     ) -> None:
         self.id = session_id
         self.protocol_version = protocol_version
-        self.client_info = client_info
-        self.capabilities = capabilities
+        self.client = client
         self.log_level: str | None = None
         self.calls: dict[bytes, list[Call]] = {}
         self.in_flight = 0
@@ -207,13 +206,13 @@ class SessionTable:
         self._full_until = -math.inf
 
     def open(
-        self, protocol_version: str, client_info: bytes = b"{}", capabilities: bytes = b"{}"
+        self, protocol_version: str, client: ClientIdentity = GATEWAY_IDENTITY
     ) -> Session | None:
         """A new session; None when the table is full of sessions that are in use."""
         now = self._clock()
         if len(self._sessions) >= self._max and not self._displace_one(now):
             return None
-        session = Session(self._ids(), protocol_version, client_info, capabilities, now)
+        session = Session(self._ids(), protocol_version, client, now)
         self._sessions[session.id] = session
         self._tell(session, "opened")
         return session

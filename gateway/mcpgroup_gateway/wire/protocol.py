@@ -1,6 +1,6 @@
 """Names and numbers of the Model Context Protocol that the gateway acts on.
 
-Source: MCP specification, revisions 2025-03-26, 2025-06-18 and 2025-11-25.
+Source: MCP specification, revisions 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+#: The newest revision with `initialize`.
 LATEST_VERSION: Final = "2025-11-25"
+#: Revisions without sessions, newest first: each request says all there is to know.
+MODERN_VERSIONS: Final = ("2026-07-28",)
 #: Revisions with `initialize` and sessions, newest first; what a client may negotiate.
 LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 #: What a member may answer; 2024-11-05 servers are reached over stdio and streamable HTTP too.
@@ -18,6 +21,15 @@ ASSUMED_VERSION: Final = "2025-03-26"
 
 SESSION_HEADER: Final = "Mcp-Session-Id"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
+
+#: Keys of `_meta` with which a modern request says what `initialize` used to say.
+VERSION_KEY: Final = b"io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO_KEY: Final = b"io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES_KEY: Final = b"io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_KEY: Final = b"io.modelcontextprotocol/logLevel"
+#: Keys of `_meta` that the server writes.
+SERVER_INFO_KEY: Final = b"io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_KEY: Final = b"io.modelcontextprotocol/subscriptionId"
 
 
 class Kind(StrEnum):

@@ -37,6 +37,9 @@ class Session:
     def request(self, *_: Any, **__: Any) -> Any:
         raise MemberFailure(Failure.REFUSED, "not asked in these tests", sent=False)
 
+    def respond(self, body: bytes) -> None:
+        return None
+
     async def notify(self, method: str, params: bytes) -> None:
         return None
 

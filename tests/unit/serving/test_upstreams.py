@@ -12,10 +12,9 @@ from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
 from mcpgroup_gateway.serving.upstreams import UpstreamSessions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from mcpgroup_gateway.members.upstream import Exchange, Upstream
-    from mcpgroup_gateway.wire.envelope import Message
 
 
 class FakeSession:
@@ -27,9 +26,10 @@ class FakeSession:
         self.lost = False
         self.closed = False
 
-    def request(
-        self, method: str, params: bytes, *, progress_token: int | None = None, safe: bool = False
-    ) -> Exchange:
+    def request(self, *_: Any, **__: Any) -> Exchange:
+        raise AssertionError("nothing is sent here")
+
+    def respond(self, body: bytes) -> None:
         raise AssertionError("nothing is sent here")
 
     async def notify(self, method: str, params: bytes) -> None:
@@ -46,14 +46,7 @@ class FakeConnector:
         self.opened: list[FakeSession] = []
         self.failure = failure
 
-    async def open(
-        self,
-        *,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        deadline: float,
-    ) -> Upstream:
+    async def open(self, **_: Any) -> Upstream:
         if self.failure is not None:
             raise self.failure
         self.opened.append(FakeSession())
