@@ -84,13 +84,19 @@ class StdioExchange(OutgoingLine):
         self._buffer.clear()
 
     def deliver(self, message: Message, size: int) -> None:
-        """Queue a message of this exchange. The response comes last and is never dropped."""
+        """Queue a message of this exchange.
+
+        Of too many the oldest notification is dropped, never the response, which comes last, nor
+        a request, for which the process waits.
+        """
         self._buffer.append((message, size))
         self._buffered += size
-        while len(self._buffer) > 1 and (
-            len(self._buffer) > _BUFFERED_MESSAGES or self._buffered > _BUFFERED_BYTES
-        ):
-            self._buffered -= self._buffer.popleft()[1]
+        while len(self._buffer) > _BUFFERED_MESSAGES or self._buffered > _BUFFERED_BYTES:
+            oldest = next((item for item in self._buffer if item[0].is_notification), None)
+            if oldest is None:
+                break
+            self._buffer.remove(oldest)
+            self._buffered -= oldest[1]
         self._wake()
 
     def fail(self, failure: MemberFailure) -> None:

@@ -232,7 +232,7 @@ class StdioUpstream:
             if message.is_response:
                 self._response(message, len(line))
             elif message.is_request:
-                self._request(message)
+                self._request(message, len(line))
             else:
                 self._notification(message, len(line))
         except Exception:  # noqa: BLE001 - logged; the messages after it in the chunk go on
@@ -261,9 +261,11 @@ class StdioUpstream:
         else:
             self._log.debug("answer to no request in flight: id %s", message.raw_id[:64])
 
-    def _request(self, message: Message) -> None:
+    def _request(self, message: Message, size: int) -> None:
         if message.method == "ping":
             self.respond(encode_result(message.raw_id, b"{}"))
+        elif self._on_request is not None and len(self._calls) == 1:
+            next(iter(self._calls)).deliver(message, size)  # it can only be about this call
         elif self._on_request is not None:
             self._on_request(message)
         else:

@@ -148,8 +148,8 @@ class StreamableExchange:
             self._ready.append(message)
 
     def push_from_elsewhere(self, message: Message) -> None:
-        """Give the reader a notification from another stream; a reader too slow misses it."""
-        if len(self._ready) < MAX_READY:
+        """Give the reader a message from another stream; a reader too slow misses notifications."""
+        if message.is_request or len(self._ready) < MAX_READY:
             self.push(message)
             self._signal.wake()
 

@@ -37,6 +37,7 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
 )
 from mcpgroup_gateway.wire.protocol import (
+    CALL_METHODS,
     SESSION_HEADER,
     VERSION_HEADER,
 )
@@ -101,6 +102,7 @@ class StreamableUpstream:
         self._last_id = 0
         self._exchanges: set[StreamableExchange] = set()
         self._by_token: dict[bytes, StreamableExchange] = {}
+        self._calls: set[StreamableExchange] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Task[None] | None = None
         self._open = False
@@ -144,6 +146,8 @@ class StreamableUpstream:
         self._exchanges.add(exchange)
         if exchange.token:
             self._by_token[exchange.token] = exchange
+        if method in CALL_METHODS:
+            self._calls.add(exchange)
         self.in_flight += 1
         return exchange
 
@@ -212,6 +216,7 @@ class StreamableUpstream:
 
     def forget(self, exchange: StreamableExchange) -> None:
         self._exchanges.discard(exchange)
+        self._calls.discard(exchange)
         if exchange.token and self._by_token.get(exchange.token) is exchange:
             del self._by_token[exchange.token]
         self.in_flight -= 1
@@ -248,6 +253,8 @@ class StreamableUpstream:
             self._tell(encode_result(message.raw_id, b"{}"))
         elif self._on_request is not None and exchange is not None:
             exchange.push(message)
+        elif self._on_request is not None and len(self._calls) == 1:
+            next(iter(self._calls)).push_from_elsewhere(message)  # it can only be about this call
         elif self._on_request is not None:
             self._on_request(message)
         else:

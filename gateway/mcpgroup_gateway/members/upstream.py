@@ -112,8 +112,9 @@ class Exchange(Protocol):
     async def next(self) -> Message:
         """The next message of this exchange; the response ends it.
 
-        A request of the member comes here when it was sent on the exchange's own stream and the
-        session has an `on_request`; it is answered with `Upstream.respond`.
+        A request of the member comes here when it was sent on the exchange's own stream, or when
+        this is the only call that it can be about, and the session has an `on_request`; it is
+        answered with `Upstream.respond`.
 
         Raises `MemberFailure` when the member, its stream or its answer is lost.
         """
