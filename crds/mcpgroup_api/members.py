@@ -97,6 +97,9 @@ class HttpSource(Model):
     """Tried in this order for new sessions when `url` cannot be reached."""
     headers: Annotated[tuple[Header, ...], Field(strict=False, max_length=32)] = ()
     """Headers sent with every request, for example `Authorization`."""
+    forward_headers: Annotated[tuple[HeaderName, ...], Field(strict=False, max_length=16)] = ()
+    """Headers of the client's request that are passed on to the server. Never credentials, which
+    are set with `headers`; the trace context (`traceparent`) is passed on anyway."""
     tls: Tls = Tls()
     """How the server's certificate is checked."""
 

@@ -216,6 +216,9 @@ class Limits(Model):
     """Requests served at once."""
     queue_milliseconds: Annotated[int, Field(ge=0, le=600000)] = 1000
     """How long a call waits when every member has reached its `maxConcurrentRequests`."""
+    input_seconds: Annotated[int, Field(ge=1, le=86400)] = 900
+    """How long a client may take to answer what a member asks of it (elicitation, sampling,
+    roots). The deadlines of the call stand still meanwhile."""
 
 
 class Drain(Model):

@@ -45,6 +45,9 @@ OWN_HEADERS: Final = frozenset(
 )
 """Headers that are made for each hop: a manifest cannot set them."""
 
+CREDENTIAL_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+"""Headers of a client that are meant for the gateway and go nowhere else."""
+
 
 class Violation(NamedTuple):
     """`path` has names on the wire and list indices; `text` says what is allowed."""
@@ -85,6 +88,19 @@ def member(entry: Member) -> Iterator[Violation]:
                 yield Violation(
                     ("http", "headers", index, "name"),
                     "must be a header that the gateway does not make itself",
+                )
+        forwarded = [name.lower() for name in entry.http.forward_headers]
+        for index, first in _repeated(forwarded):
+            yield Violation(
+                ("http", "forwardHeaders", index),
+                f"must be unique without regard to case: forwardHeaders[{first}] is the same name",
+            )
+        for index, name in enumerate(forwarded):
+            if name in OWN_HEADERS or name in CREDENTIAL_HEADERS or name in names:
+                yield Violation(
+                    ("http", "forwardHeaders", index),
+                    "must be neither a credential, nor one of headers, nor a header that the "
+                    "gateway makes itself",
                 )
     if entry.stdio is not None:
         for index, first in _repeated([variable.name for variable in entry.stdio.env]):

@@ -186,9 +186,11 @@ class Replica:
                 opened=self._upstream_opened,
                 message=self._upstream_message,
                 lost=self._upstream_lost,
+                requested=self._upstream_request,
             ),
             records=self.records,
             clock=clock,
+            log_levels=lambda: self.service.asked_levels(),
         )
         self._secrets = SecretFiles(options.secrets_dir)
         self.roster = Roster(self.context, self._connect)
@@ -390,10 +392,19 @@ class Replica:
     async def _upstream_opened(self, owner: str, upstream: Upstream) -> None:
         await self.service.upstream_opened(owner, upstream)
 
-    def _upstream_message(self, owner: str, endpoint_id: str, message: Message) -> None:
+    def _upstream_message(
+        self, owner: str, endpoint_id: str, upstream: Upstream, message: Message
+    ) -> None:
         endpoint = self.context.group.endpoints.get(endpoint_id)
         if endpoint is not None:
-            self.service.upstream_message(owner, endpoint, message)
+            self.service.upstream_message(owner, endpoint, upstream, message)
+
+    def _upstream_request(
+        self, owner: str, endpoint_id: str, upstream: Upstream, message: Message
+    ) -> None:
+        endpoint = self.context.group.endpoints.get(endpoint_id)
+        if endpoint is not None:
+            self.service.upstream_request(owner, endpoint, upstream, message)
 
     def _upstream_lost(self, endpoint_id: str, failure: MemberFailure) -> None:
         supervisor = self.context.supervisors.get(endpoint_id)

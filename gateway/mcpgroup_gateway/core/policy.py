@@ -165,3 +165,4 @@ class GroupPolicy:
     locality: LocalityPolicy = LocalityPolicy()
     canary: CanaryPolicy | None = None
     queue: QueuePolicy = QueuePolicy()
+    input_seconds: float = 900

@@ -73,11 +73,13 @@ GATEWAY_IDENTITY: Final = ClientIdentity(
 class Forwarded:
     """What else of a client's request crosses to the member.
 
-    `headers` are for members over HTTP; `log_level` is that of one request and for modern members.
+    `headers` are for members over HTTP. `log_level` and `client`, whose request it is, are for
+    modern members; without `client` the session's own identity counts.
     """
 
     headers: tuple[tuple[str, str], ...] = ()
     log_level: str | None = None
+    client: ClientIdentity | None = None
 
 
 NOTHING_FORWARDED: Final = Forwarded()

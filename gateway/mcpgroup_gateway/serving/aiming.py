@@ -48,7 +48,7 @@ class Aiming:
     async def target(self, message: Message, caller: Caller) -> Target:
         """What the request aims at. Raises `GatewayError` or `MalformedMessage`."""
         method = message.method or ""
-        parameters = Parameters.read(message.params)
+        parameters = Parameters.read(message.params, modern=caller.modern)
         if method == "tools/call":
             return await self._named(Kind.TOOL, method, parameters, caller)
         if method == "prompts/get":

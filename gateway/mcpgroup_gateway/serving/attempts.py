@@ -1,41 +1,70 @@
-"""One attempt: one request on one endpoint, from acquiring a session to its response."""
+"""One attempt: one request on one endpoint, from acquiring a session to its response.
+
+A member may ask the client on the way. A client with a session is asked at once (`questions`); one
+without is answered `input_required`, and the attempt is *parked* until it comes back.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.deadlines import Deadline
-from mcpgroup_gateway.wire.envelope import Raw, encode_object, parse_object
+from mcpgroup_gateway.serving.inputs import Inputs, declined
+from mcpgroup_gateway.serving.questions import response_of
+from mcpgroup_gateway.wire.capabilities import may_be_asked
+from mcpgroup_gateway.wire.envelope import (
+    METHOD_NOT_FOUND,
+    MalformedMessage,
+    Message,
+    Raw,
+    encode_error,
+    encode_json,
+    encode_object,
+    encode_result,
+    error_object,
+    parse_object,
+)
+from mcpgroup_gateway.wire.eras import InputRequired, read_input_required
+from mcpgroup_gateway.wire.protocol import INPUT_REQUIRED_METHODS
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.group import Attempt as AttemptRecord
     from mcpgroup_gateway.members.upstream import Exchange, Upstream
     from mcpgroup_gateway.serving.calls import ServedCall
-    from mcpgroup_gateway.wire.envelope import Message
+    from mcpgroup_gateway.serving.context import Claim
+    from mcpgroup_gateway.serving.questions import Question
 
 #: Progress tokens towards members are ours and unique in the process, so that a late or invented
 #: one can never meet another call (DESIGN-MCP section 4).
 _tokens = count(1)
+#: How often a modern member may ask before it answers a legacy client (DESIGN-MCP section 6).
+MAX_ROUNDS: Final = 10
 
 
 class Attempt:
-    """Runs once. `abort` may be called at any time, from any callback of the loop.
+    """Runs once; `resume` goes on with a parked one. `abort` may be called at any time.
 
     `sent` tells whether the member may have seen the request; `upstream_seconds` how long the
-    member was waited for.
+    member was waited for. `left` is called once, by whoever ends it.
     """
 
     __slots__ = (
         "_aborted",
+        "_claim",
+        "_deadline",
         "_exchange",
+        "_inputs",
+        "_questions",
         "_waiter",
+        "asked",
         "call",
         "endpoint",
+        "parked",
         "record",
         "upstream",
         "upstream_seconds",
@@ -47,7 +76,15 @@ class Attempt:
         self.record = record
         self.upstream: Upstream | None = None
         self.upstream_seconds = 0.0
+        #: The member asked the client: from then on nobody else can go on with the call.
+        self.asked = False
+        #: Requests of the member that a client without a session was told of, by key.
+        self.parked: dict[str, Message] = {}
+        self._claim: Claim | None = None
+        self._deadline: Deadline | None = None
         self._exchange: Exchange | None = None
+        self._inputs: Inputs | None = None
+        self._questions: list[Question] = []
         self._waiter: asyncio.Future[Upstream] | None = None
         self._aborted: MemberFailure | None = None
 
@@ -57,60 +94,107 @@ class Attempt:
 
     def abort(self, failure: MemberFailure) -> None:
         """End the attempt with `failure`; the member is told when it has the request."""
-        if self._exchange is not None:
+        if self._inputs is not None:
+            failure.sent = True
+            self._inputs.fail(failure)
+        elif self._exchange is not None:
             failure.sent = self._exchange.sent
             self._exchange.abort(failure)
-            return
-        failure.sent = False
-        self._aborted = failure
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(failure)
+        else:
+            failure.sent = False
+            self._aborted = failure
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_exception(failure)
 
     async def run(self) -> Message:
-        """The response. Raises `MemberFailure`."""
+        """The response; `parked` is not empty when it asks for input. Raises `MemberFailure`."""
         call = self.call
-        member = call.context.member(self.endpoint)
-        upstream = call.context.upstream(self.endpoint, call.caller)
+        upstream = await self._open()
+        if call.caller.modern:
+            await call.context.log_levels.raise_for(upstream, call.caller.log_level)
+        params = call.params
+        if call.input_params and upstream.handshake.modern:
+            params = call.input_params
+        for _ in range(MAX_ROUNDS):
+            self._begin(upstream, params)
+            response = await self._pull()
+            asks = self._asks(upstream, response)
+            if asks is None or call.caller.modern:
+                return response
+            answer = await self._ask_for(asks)
+            if isinstance(answer, Message):
+                return answer
+            params = with_inputs(call.params, answer, asks.state)
+        reason = f"the member asked the client more than {MAX_ROUNDS} times"
+        raise MemberFailure(Failure.MALFORMED, reason, sent=True)
+
+    async def resume(self, call: ServedCall, responses: dict[str, Raw]) -> Message:
+        """Go on for the request with which the client came back; as `run`."""
+        upstream, deadline = self.upstream, self._deadline
+        assert upstream is not None  # noqa: S101 - a parked attempt has a session
+        assert deadline is not None  # noqa: S101 - and a deadline, which stands still
+        self.call = call
+        parked, self.parked = self.parked, {}
+        for key, request in parked.items():
+            if key in responses:
+                upstream.respond(encode_result(request.raw_id, responses[key]))
+            else:
+                self.parked[key] = request
+        if self.parked:
+            return self.call.input_required(self)
+        deadline.resume()
+        return await self._pull()
+
+    def abandon(self, reason: str) -> None:
+        """End a parked attempt that nobody comes back for."""
+        upstream, exchange = self.upstream, self._exchange
+        if upstream is not None:
+            for request in self.parked.values():
+                upstream.respond(response_of(request.method or "", request.raw_id, None))
+        self.parked = {}
+        if exchange is not None:
+            exchange.abort(MemberFailure(Failure.CANCELLED, reason, sent=exchange.sent))
+            self._close(exchange)
+        self.call.context.group.attempt_released(self.record)
+        self.left("cancelled")
+
+    def left(self, outcome: str) -> None:
+        """The attempt is over: its slot is free."""
+        context, endpoint = self.call.context, self.endpoint
+        self._release()
+        context.in_flight.leave(endpoint.id, self)
+        context.records.attempt_finished(endpoint, outcome, self.upstream_seconds)
+        context.slot_freed(endpoint)
+
+    def pause_clock(self) -> None:
+        """The member waits for the client: its deadlines stand still until `resume_clock`."""
+        if self._deadline is not None:
+            self._deadline.pause()
+
+    def resume_clock(self) -> None:
+        if self._deadline is not None:
+            self._deadline.resume()
+
+    # -- the session ---------------------------------------------------------------------
+
+    async def _open(self) -> Upstream:
+        call = self.call
+        self._release()
+        claim = self._claim = call.context.claim(self.endpoint, call.caller)
+        upstream = claim.upstream
         if isinstance(upstream, asyncio.Future):
-            upstream = await self._acquire(upstream, member.startup_timeout)
+            seconds = call.context.member(self.endpoint).startup_timeout
+            upstream = await self._acquire(upstream, seconds)
         self.upstream = upstream
         if self._aborted is not None:
             raise self._aborted
         call.check_not_refused(self.endpoint)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        token = None if call.relay.token is None else next(_tokens)
-        exchange = upstream.request(
-            call.method,
-            call.params if token is None else with_progress_token(call.params, token),
-            progress_token=token,
-            safe=call.is_safe_on(self.endpoint),
-        )
-        self._exchange = exchange
-        deadline = Deadline(
-            member.call_timeout,
-            exchange.abort,
-            Failure.DEADLINE,
-            f"no answer within {member.call_timeout:g} s",
-            limit=max(0.0, call.began + member.max_call - began),
-        )
-        context = call.context
-        try:
-            while True:
-                message = await exchange.next()
-                if message.is_response:
-                    return message
-                deadline.touch()
-                context.group.attempt_heard(self.record)
-                if not context.is_about_lists(self.endpoint, message):
-                    await call.relay.notification(message)
-        except asyncio.CancelledError:
-            exchange.abort(MemberFailure(Failure.CANCELLED, "the caller left", sent=exchange.sent))
-            raise
-        finally:
-            deadline.close()
-            self.upstream_seconds += loop.time() - began
-            exchange.close()
+        return upstream
+
+    def _release(self) -> None:
+        claim, self._claim = self._claim, None
+        if claim is not None and claim.owner is not None:
+            self.call.context.upstreams.release(self.endpoint.id, claim.owner)
 
     async def _acquire(self, waiter: asyncio.Future[Upstream], seconds: float) -> Upstream:
         """Wait for a session that is being opened; the opening has its own deadline too."""
@@ -127,6 +211,138 @@ class Attempt:
             self._waiter = None
             self.upstream_seconds += asyncio.get_running_loop().time() - began
 
+    # -- the exchange --------------------------------------------------------------------
+
+    def _begin(self, upstream: Upstream, params: bytes) -> None:
+        call = self.call
+        member = call.context.member(self.endpoint)
+        token = None if call.relay.token is None else next(_tokens)
+        exchange = self._exchange = upstream.request(
+            call.method,
+            params if token is None else with_progress_token(params, token),
+            progress_token=token,
+            safe=call.is_safe_on(self.endpoint),
+            forwarded=call.context.forwarded(self.endpoint, call, upstream),
+        )
+        now = asyncio.get_running_loop().time()
+        self._deadline = Deadline(
+            member.call_timeout,
+            exchange.abort,
+            Failure.DEADLINE,
+            f"no answer within {member.call_timeout:g} s",
+            limit=max(0.0, call.began + call.paused_seconds + member.max_call - now),
+        )
+
+    async def _pull(self) -> Message:
+        """Relay what the member sends until its response, or until the client must be asked."""
+        exchange, deadline = self._exchange, self._deadline
+        assert exchange is not None  # noqa: S101 - `_begin` was called
+        assert deadline is not None  # noqa: S101
+        call = self.call
+        context = call.context
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            while True:
+                message = await exchange.next()
+                if message.is_response:
+                    return message
+                deadline.touch()
+                context.group.attempt_heard(self.record)
+                if message.is_request:
+                    if await self._requested(message, deadline):
+                        return call.input_required(self)
+                elif not context.is_about_lists(self.endpoint, message):
+                    await call.relay.notification(message)
+        except asyncio.CancelledError:
+            exchange.abort(MemberFailure(Failure.CANCELLED, "the caller left", sent=exchange.sent))
+            raise
+        finally:
+            self.upstream_seconds += loop.time() - began
+            if not self.parked:
+                self._close(exchange)
+
+    def _close(self, exchange: Exchange) -> None:
+        if self._deadline is not None:
+            self._deadline.close()
+        for question in tuple(self._questions):
+            self.call.context.questions.end(question)
+        exchange.close()
+
+    # -- what the member asks of the client ----------------------------------------------
+
+    async def _requested(self, message: Message, deadline: Deadline) -> bool:
+        """Pass a legacy member's request on; True when the client's request ends with it."""
+        upstream, caller = self.upstream, self.call.caller
+        assert upstream is not None  # noqa: S101 - it sent the request
+        method = message.method or ""
+        if method not in may_be_asked(caller.client.capabilities):
+            fault = error_object(METHOD_NOT_FOUND, "the client has no such capability")
+            upstream.respond(encode_error(message.raw_id, fault))
+            return False
+        self.asked = True
+        if caller.modern:
+            self.parked[f"input-{len(self.parked) + 1}"] = message
+            deadline.pause()
+            return True
+        raw_id = message.raw_id
+        question: Question | None = None
+
+        def done(answer: Message | None) -> None:
+            deadline.resume()
+            if question is not None:
+                self._questions.remove(question)
+            upstream.respond(response_of(method, raw_id, answer))
+
+        if caller.session is not None:
+            question = self.call.context.questions.ask(
+                caller.session,
+                method,
+                bytes(message.params),
+                done,
+                upstream=upstream,
+                raw_id=raw_id,
+            )
+        if question is None:
+            upstream.respond(response_of(method, raw_id, None))
+            return False
+        deadline.pause()
+        self._questions.append(question)
+        await self.call.send_question(question)
+        return False
+
+    def _asks(self, upstream: Upstream, response: Message) -> InputRequired | None:
+        """What a modern member wants to know before it answers."""
+        if (
+            response.is_error
+            or not upstream.handshake.modern
+            or self.call.method not in INPUT_REQUIRED_METHODS
+        ):
+            return None
+        try:
+            asks = read_input_required(response.result)
+        except MalformedMessage as fault:
+            reason = f"the member's input_required result is malformed: {fault.text}"
+            raise MemberFailure(Failure.MALFORMED, reason, sent=True) from fault
+        if asks is not None:
+            self.asked = True
+        return asks
+
+    async def _ask_for(self, asks: InputRequired) -> dict[str, Raw] | Message:
+        """The responses of a client with a session, or the end of the call that one of them is."""
+        call = self.call
+        session = call.caller.session
+        if session is None:
+            return declined()
+        began = asyncio.get_running_loop().time()
+        inputs = self._inputs = Inputs(call.context.questions, session, call.caller.client)
+        try:
+            return await inputs.collect(asks.requests, call.send_question)
+        finally:
+            self._inputs = None
+            inputs.close()
+            call.paused_seconds += asyncio.get_running_loop().time() - began
+
 
 def with_progress_token(params: bytes, token: int) -> bytes:
     """The same params with our own progress token in `_meta`."""
@@ -134,4 +350,13 @@ def with_progress_token(params: bytes, token: int) -> bytes:
     meta = parse_object(members.get("_meta", Raw(b"")))
     meta["progressToken"] = Raw(b"%d" % token)
     members["_meta"] = Raw(encode_object(meta))
+    return encode_object(members)
+
+
+def with_inputs(params: bytes, responses: dict[str, Raw], state: str | None) -> bytes:
+    """The params of the request that brings a modern member what it asked for."""
+    members = parse_object(params)
+    members["inputResponses"] = Raw(encode_object(responses))
+    if state is not None:
+        members["requestState"] = Raw(encode_json(state))
     return encode_object(members)

@@ -7,10 +7,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import LOSSES, Failure
+from mcpgroup_gateway.core.request_state import RequestState
 from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
 from mcpgroup_gateway.core.selection import Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.serving.attempts import Attempt
+from mcpgroup_gateway.serving.attempts import Attempt, with_inputs
 from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
 from mcpgroup_gateway.serving.interruption import CallCancelled, Interruption
 from mcpgroup_gateway.serving.relay import Relay
@@ -20,18 +21,37 @@ from mcpgroup_gateway.wire.envelope import (
     Message,
     Raw,
     encode_error,
+    encode_json,
     encode_result,
     error_object,
 )
-from mcpgroup_gateway.wire.refusals import Denied, GatewayError, NoMember, Overloaded
+from mcpgroup_gateway.wire.eras import (
+    input_required,
+    read_input_required,
+    to_legacy_result,
+    to_modern_error,
+    to_modern_result,
+    url_elicitations,
+    with_state,
+)
+from mcpgroup_gateway.wire.refusals import (
+    Denied,
+    GatewayError,
+    MemberLost,
+    NoMember,
+    Overloaded,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.core.group import Attempt as AttemptRecord
     from mcpgroup_gateway.core.retries import Move
     from mcpgroup_gateway.core.selection import Selection
     from mcpgroup_gateway.serving.context import Context
     from mcpgroup_gateway.serving.interface import Caller
+    from mcpgroup_gateway.serving.questions import Question
     from mcpgroup_gateway.serving.targets import Target
 
 _log = logging.getLogger(__name__)
@@ -53,8 +73,10 @@ class ServedCall:
         "began",
         "caller",
         "context",
+        "input_params",
         "method",
         "params",
+        "paused_seconds",
         "relay",
         "target",
     )
@@ -65,6 +87,9 @@ class ServedCall:
         self.method = message.method or ""
         self.began = asyncio.get_running_loop().time()
         self.params = b""
+        #: With what a modern member asked for, for the request that brings it; else empty.
+        self.input_params = b""
+        self.paused_seconds = 0.0  # that the client was waited for between two exchanges
         self.target: Target | None = None
         self.relay = Relay(caller, None)
         self._message = message
@@ -81,7 +106,7 @@ class ServedCall:
 
     async def run(self) -> bytes | None:
         outcome, member, error = "internal", None, None
-        context = self.context
+        context, caller = self.context, self.caller
         context.calls.add(self)
         try:
             response = await self._serve()
@@ -99,7 +124,8 @@ class ServedCall:
         except GatewayError as fault:
             outcome, member, error = fault.outcome, fault.member, fault.text
             context.records.refused(fault)
-            return encode_error(self._raw_id, fault.error_object(context.name))
+            body = fault.error_object(context.name)
+            return encode_error(self._raw_id, to_modern_error(body) if caller.modern else body)
         except MalformedMessage as fault:
             outcome, error = "invalid", fault.text
             return encode_error(self._raw_id, error_object(fault.code, fault.text))
@@ -138,6 +164,9 @@ class ServedCall:
     def may_run_again(self) -> bool:
         """Whether a further attempt is allowed after one that was sent."""
         target = self.target
+        attempt = self._interruption.attempt
+        if attempt is not None and attempt.asked:
+            return False  # the client's answer belongs to this member's run of the call
         return target is not None and self._history.retries < self.context.retries.allowed(
             target.facts.route
         )
@@ -163,14 +192,37 @@ class ServedCall:
                 retry_after=remaining,
             )
 
+    def input_required(self, attempt: Attempt) -> Message:
+        """Park an attempt whose member asked, and tell the client what was asked."""
+        assert self.target is not None  # noqa: S101 - set before the first attempt
+        call_id = self.context.pending.hold(attempt)
+        state = self.context.states.seal(
+            RequestState(attempt.endpoint.member, pending=call_id), self.target, self.caller
+        )
+        requests = {
+            key: b'{"method":%b,"params":%b}'
+            % (encode_json(request.method), bytes(request.params) or b"{}")
+            for key, request in attempt.parked.items()
+        }
+        return Message(jsonrpc="2.0", result=Raw(input_required(requests, state)))
+
+    async def send_question(self, question: Question) -> None:
+        """To the stream of this call; where the client takes none, to any other of its session."""
+        sink = self.caller.sink
+        if sink is not None:
+            await sink.send(question.request)
+        elif not question.session.push_request(question.request):
+            self.context.questions.end(question)
+
     # -- the attempts --------------------------------------------------------------------
 
     async def _serve(self) -> Message:
         context = self.context
         target = self.target = await self._find_target()
         if target.result is not None:
-            return Message(jsonrpc="2.0", result=Raw(target.result))
-        self.params = target.params
+            return self._own_result(target.result)
+        if target.returned is not None and target.returned.pending is not None:
+            return await self._resume(target, target.returned.pending)
         if target.progress_token is not None:
             self.relay = Relay(self.caller, target.progress_token)
         error: GatewayError | None = None
@@ -180,7 +232,7 @@ class ServedCall:
             if self._revision != context.revision:
                 target = await self._aim_again(target, error)
                 if target.result is not None:
-                    return Message(jsonrpc="2.0", result=Raw(target.result))
+                    return self._own_result(target.result)
             try:
                 record, endpoint = await self._select(target, error, answer)
             except SelectAgain:
@@ -216,14 +268,40 @@ class ServedCall:
         except (GatewayError, MalformedMessage) as fault:
             raise error or fault from None
         fresh.facts.tried, fresh.facts.needs_safe = target.facts.tried, target.facts.needs_safe
-        self.target, self.params = fresh, fresh.params
+        self.target = fresh
         return fresh
 
     async def _find_target(self) -> Target:
         """May wait for catalogues."""
         self._revision = self.context.revision
         finding = self.context.aiming.target(self._message, self.caller)
-        return await self._interruption.during(finding)
+        target = await self._interruption.during(finding)
+        self.params = target.params
+        if target.inputs is not None:
+            returned = target.returned = self.context.states.open(target, self.caller)
+            if returned.pending is None:
+                target.facts.pinned = returned.member
+                self.input_params = with_inputs(
+                    target.params, target.inputs.responses, returned.state
+                )
+        return target
+
+    def _own_result(self, result: bytes) -> Message:
+        if self.caller.modern:
+            result = to_modern_result(self.method, result)
+        return Message(jsonrpc="2.0", result=Raw(result))
+
+    async def _resume(self, target: Target, pending: str) -> Message:
+        """Go on with the call that waits for what the client brings. Raises `GatewayError`."""
+        attempt = self.context.pending.take(pending)
+        if attempt is None or target.inputs is None:
+            raise MemberLost("lost", "the call that asked for this has ended", may_have_run=True)
+        self._tries = 1
+        response, _ = await self._until_answered(
+            target, attempt, attempt.resume(self, target.inputs.responses)
+        )
+        assert response is not None  # noqa: S101 - what was asked moves nowhere: it raised
+        return response
 
     async def _lists_came(self) -> bool:
         """Wait for a member that is up and whose lists are being read for the first time: it may
@@ -276,34 +354,69 @@ class ServedCall:
         self, target: Target, record: AttemptRecord, endpoint: Endpoint
     ) -> tuple[Message | None, Move | None]:
         """Run one attempt; one of the two values is None. Raises `GatewayError` at the end."""
-        context = self.context
-        attempt = self._interruption.attempt = Attempt(self, endpoint, record)
+        attempt = Attempt(self, endpoint, record)
+        self.context.in_flight.enter(endpoint.id, attempt)
+        return await self._until_answered(target, attempt, self._run_through_session_loss(attempt))
+
+    async def _until_answered(
+        self, target: Target, attempt: Attempt, running: Awaitable[Message]
+    ) -> tuple[Message | None, Move | None]:
+        context, endpoint, record = self.context, attempt.endpoint, attempt.record
+        self._interruption.attempt = attempt
         self._last_member = endpoint.member
-        context.in_flight.enter(endpoint.id, attempt)
+        seconds_before = attempt.upstream_seconds
         outcome = "cancelled"
         try:
-            response = await self._run_through_session_loss(attempt)
+            response = await running
+            if attempt.parked:
+                return response, None
             context.group.attempt_answered(record)
             outcome = "rpc_error" if response.is_error else "ok"
             self._tool_failed = target.answered(endpoint, response)
             if self._tool_failed:
                 outcome = "tool_error"
-            return response, None
+            return self._between_eras(target, attempt, response), None
         except MemberFailure as failure:
             if failure.failure is Failure.CANCELLED:
                 context.group.attempt_released(record)
                 self._interruption.check(sent=attempt.sent, member=endpoint.member)
             outcome = _ATTEMPT_OUTCOMES.get(failure.failure, "member_failed")
-            return None, self._after(target, record, endpoint, failure)
+            return None, self._after(target, attempt, failure)
         except BaseException:
             context.group.attempt_released(record)
             raise
         finally:
             self._interruption.attempt = None
-            self._member_seconds += attempt.upstream_seconds
-            context.in_flight.leave(endpoint.id, attempt)
-            context.records.attempt_finished(endpoint, outcome, attempt.upstream_seconds)
-            context.slot_freed(endpoint)
+            self._member_seconds += attempt.upstream_seconds - seconds_before
+            if not attempt.parked:
+                attempt.left(outcome)
+
+    def _between_eras(self, target: Target, attempt: Attempt, response: Message) -> Message:
+        """The member's response as this client's era has it; untouched within one era."""
+        assert attempt.upstream is not None  # noqa: S101 - it answered
+        modern = attempt.upstream.handshake.modern
+        if not self.caller.modern:
+            if modern and not response.is_error:
+                result = to_legacy_result(self.method, response.result)
+                return Message(jsonrpc="2.0", result=Raw(result))
+            return response
+        member = attempt.endpoint.member
+        if modern:
+            asks = None if response.is_error else read_input_required(response.result)
+            if asks is None:
+                return response
+            seal = self.context.states.seal(
+                RequestState(member, state=asks.state), target, self.caller
+            )
+            return Message(jsonrpc="2.0", result=Raw(with_state(asks, seal)))
+        if not response.is_error:
+            result = to_modern_result(self.method, response.result)
+            return Message(jsonrpc="2.0", result=Raw(result))
+        elicitations = url_elicitations(response.error)
+        if elicitations is None:
+            return Message(jsonrpc="2.0", error=Raw(to_modern_error(response.error)))
+        seal = self.context.states.seal(RequestState(member), target, self.caller)
+        return Message(jsonrpc="2.0", result=Raw(input_required(elicitations, seal)))
 
     async def _run_through_session_loss(self, attempt: Attempt) -> Message:
         """A lost session proves that the call was not run: open another, replay any method once."""
@@ -312,17 +425,11 @@ class ServedCall:
         except MemberFailure as failure:
             if failure.failure is not Failure.SESSION_LOST or attempt.upstream is None:
                 raise
-        self.context.forget_session(attempt.endpoint, self.caller, attempt.upstream)
+        self.context.forget_session(attempt.endpoint, attempt.upstream)
         return await attempt.run()
 
-    def _after(
-        self,
-        target: Target,
-        record: AttemptRecord,
-        endpoint: Endpoint,
-        failure: MemberFailure,
-    ) -> Move:
-        context = self.context
+    def _after(self, target: Target, attempt: Attempt, failure: MemberFailure) -> Move:
+        context, record, endpoint = self.context, attempt.record, attempt.endpoint
         shared = context.member(endpoint).shared
         context.group.attempt_failed(
             record,
@@ -345,8 +452,8 @@ class ServedCall:
                 member=endpoint.member,
                 failure=failure.failure,
                 reason=failure.reason,
-                sent=failure.sent,
-                safe=self.is_safe_on(endpoint),
+                sent=failure.sent or attempt.asked,
+                safe=not attempt.asked and self.is_safe_on(endpoint),
                 status=failure.status,
                 retry_after=failure.retry_after,
             ),

@@ -129,7 +129,7 @@ def source_identity(member: Member, limits: Limits) -> str:
     """
     source = member.stdio or member.http
     assert source is not None  # noqa: S101 - the API demands exactly one source
-    exclude = {"idle_seconds"} if member.stdio is not None else set()
+    exclude = {"idle_seconds"} if member.stdio is not None else {"forward_headers"}
     described = {
         "source": source.model_dump(mode="json", exclude=exclude),
         "isolation": member.effective_isolation.value,

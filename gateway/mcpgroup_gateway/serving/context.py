@@ -6,15 +6,22 @@ event loop, so that a call sees one configuration or the other and never a mixtu
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpgroup_gateway.core.canary import sees_canary
 from mcpgroup_gateway.core.quarantine import Quarantine
 from mcpgroup_gateway.core.selection import Selection
 from mcpgroup_gateway.serving.aiming import Aiming
+from mcpgroup_gateway.serving.forwarding import TRACE_HEADERS, forwarded
 from mcpgroup_gateway.serving.inflight import AttemptsInFlight
+from mcpgroup_gateway.serving.log_levels import LogLevels
+from mcpgroup_gateway.serving.pending import PendingCalls
+from mcpgroup_gateway.serving.questions import Questions
 from mcpgroup_gateway.serving.slots import SlotQueue
+from mcpgroup_gateway.serving.states import RequestStates
+from mcpgroup_gateway.wire.capabilities import canonical_capabilities, may_be_asked
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.retries import Retries
     from mcpgroup_gateway.core.routes import Routes
     from mcpgroup_gateway.core.selection import Selector
-    from mcpgroup_gateway.members.upstream import Upstream
+    from mcpgroup_gateway.members.upstream import Forwarded, Upstream
     from mcpgroup_gateway.serving.attempts import Attempt
     from mcpgroup_gateway.serving.calls import ServedCall
     from mcpgroup_gateway.serving.catalogues import Catalogues
@@ -52,6 +59,14 @@ class MemberSettings:
     startup_timeout: float
     call_timeout: float
     max_call: float
+    forward_headers: tuple[str, ...] = ()
+
+
+class Claim(NamedTuple):
+    """An upstream session for one attempt; one that is its alone has an `owner` and is released."""
+
+    upstream: Upstream | asyncio.Future[Upstream]
+    owner: str | None = None
 
 
 class Context:
@@ -67,6 +82,7 @@ class Context:
         upstreams: UpstreamSessions,
         records: Records,
         clock: Callable[[], float],
+        log_levels: Callable[[], Iterable[str]],
     ) -> None:
         self.policy = policy
         self.group = group
@@ -88,10 +104,17 @@ class Context:
         self.settings: dict[str, MemberSettings] = {}
         self.provides: Mapping[str, Mapping[Kind, frozenset[str]]] = {}
         self.aiming = Aiming(self)
+        self.questions = Questions(self._input_seconds)
+        self.pending = PendingCalls(self._input_seconds)
+        self.states = RequestStates(policy.name, self._input_seconds)
+        self.log_levels = LogLevels(log_levels)
 
     @property
     def name(self) -> str:
         return self.policy.name
+
+    def _input_seconds(self) -> float:
+        return self.policy.input_seconds
 
     @property
     def queue_seconds(self) -> float:
@@ -109,27 +132,47 @@ class Context:
     def supervisor(self, endpoint: Endpoint) -> Supervisor:
         return self.supervisors[endpoint.id]
 
-    def upstream(self, endpoint: Endpoint, caller: Caller) -> Upstream | asyncio.Future[Upstream]:
+    def claim(self, endpoint: Endpoint, caller: Caller) -> Claim:
         """The upstream session that serves this caller on this endpoint, or a future of it."""
         supervisor = self.supervisors[endpoint.id]
         settings = self.settings[endpoint.id]
-        if settings.shared:
-            return supervisor.ready()
-        if supervisor.control is None:
+        control = supervisor.control
+        modern = control is not None and control.handshake.modern
+        if settings.shared or (modern and endpoint.source == "http"):
+            # A modern member over HTTP knows no sessions: each request says whose it is.
+            return Claim(supervisor.ready())
+        if control is None:
             supervisor.want()
-        return self.upstreams.get(
-            owner_of(caller),
+        owner = owner_of(caller)
+        asked = may_be_asked(caller.client.capabilities)
+        alone = bool(asked) and caller.session is None and not modern
+        if alone:
+            # So that what the member asks belongs to a known call (DESIGN-MCP section 3).
+            owner = self.upstreams.reserve(owner, endpoint.id)
+        upstream = self.upstreams.get(
+            owner,
             endpoint.id,
             supervisor.connector,
             min(settings.startup_timeout, settings.max_call),
+            client=caller.client,
+            asked=bool(asked),
         )
+        return Claim(upstream, owner if alone else None)
 
-    def forget_session(self, endpoint: Endpoint, caller: Caller, upstream: Upstream) -> None:
+    def forget_session(self, endpoint: Endpoint, upstream: Upstream) -> None:
         """The member does not know this upstream session any more."""
-        if self.settings[endpoint.id].shared:
+        if not self.upstreams.forget(endpoint.id, upstream):
             self.supervisors[endpoint.id].forget_session(upstream)
-        else:
-            self.upstreams.forget(owner_of(caller), endpoint.id, upstream)
+
+    def forwarded(self, endpoint: Endpoint, call: ServedCall, upstream: Upstream) -> Forwarded:
+        settings = self.settings[endpoint.id]
+        return forwarded(
+            call.caller,
+            upstream,
+            (*TRACE_HEADERS, *settings.forward_headers),
+            over_http=endpoint.source == "http",
+            shared=settings.shared,
+        )
 
     def is_about_lists(self, endpoint: Endpoint, message: Message) -> bool:
         """Take a `list_changed` that came with a call; the gateway announces changes itself."""
@@ -207,7 +250,14 @@ class Context:
 
 
 def owner_of(caller: Caller) -> str:
-    """Whose upstream sessions a caller uses: its session's, else its tenant's."""
+    """Whose upstream sessions a caller uses.
+
+    Its session's, else those of its tenant, which callers share that declare the same.
+    """
     if caller.session is not None:
         return caller.session.id
-    return f"tenant:{caller.tenant}" if caller.tenant is not None else "anonymous"
+    tenant = f"tenant:{caller.tenant}" if caller.tenant is not None else "anonymous"
+    capabilities = canonical_capabilities(caller.client.capabilities)
+    if capabilities == b"{}":
+        return tenant
+    return f"{tenant}:{hashlib.sha256(capabilities).hexdigest()}"

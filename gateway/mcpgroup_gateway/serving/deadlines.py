@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 #: A timer this late means that we were stopped (SIGSTOP, a frozen VM, a blocked loop), not the
 #: member; what it sent meanwhile gets this long to be read before the deadline counts.
 LATE_SECONDS = 1.0
+#: More pauses than anybody makes: a `resume` after `close` starts nothing.
+_CLOSED = 1 << 30
 
 
 class Deadline:
     """Calls `abort` with a `MemberFailure` once `seconds` passed without `touch`.
 
-    `limit` (seconds from now, None: none) is not moved by `touch`. Close it in a `finally`.
+    `limit` (seconds from now, None: none) is not moved by `touch`. Both stand still between `pause`
+    and the `resume` of each who paused. Close it in a `finally`.
     """
 
     __slots__ = (
@@ -28,6 +31,8 @@ class Deadline:
         "_end",
         "_failure",
         "_loop",
+        "_paused_at",
+        "_pauses",
         "_seconds",
         "_sent",
         "_stalled",
@@ -53,6 +58,8 @@ class Deadline:
         self._text = text
         self._sent = sent
         self._stalled = False
+        self._pauses = 0
+        self._paused_at = 0.0
         self._touched = now = self._loop.time()
         self._end = None if limit is None else now + limit
         self._timer = self._loop.call_at(self._due(), self._fire, self._due())
@@ -61,8 +68,27 @@ class Deadline:
         """The member was heard: the silence starts anew."""
         self._touched = self._loop.time()
 
+    def pause(self) -> None:
+        """Somebody else is waited for: the member's time does not pass."""
+        self._pauses += 1
+        if self._pauses == 1:
+            self._paused_at = self._loop.time()
+            self._timer.cancel()
+
+    def resume(self) -> None:
+        """The silence starts anew, the whole goes on where it stood."""
+        self._pauses -= 1
+        if self._pauses:
+            return
+        now = self._loop.time()
+        self._touched = now
+        if self._end is not None:
+            self._end += now - self._paused_at
+        self._timer = self._loop.call_at(self._due(), self._fire, self._due())
+
     def close(self) -> None:
         self._timer.cancel()
+        self._pauses = _CLOSED
 
     def _due(self) -> float:
         due = self._touched + self._seconds

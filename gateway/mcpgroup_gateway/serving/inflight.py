@@ -16,6 +16,7 @@ from mcpgroup_gateway.members.upstream import MemberFailure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcpgroup_gateway.members.upstream import Upstream
     from mcpgroup_gateway.serving.attempts import Attempt
 
 
@@ -44,6 +45,10 @@ class AttemptsInFlight:
                 self._last_ended[endpoint_id] = self._clock()
                 if (idle := self._idle.get(endpoint_id)) is not None:
                     idle.set()
+
+    def on(self, endpoint_id: str, upstream: Upstream) -> list[Attempt]:
+        """The attempts that one upstream session carries."""
+        return [each for each in self._attempts.get(endpoint_id, ()) if each.upstream is upstream]
 
     def last_ended(self, endpoint_id: str) -> float | None:
         """When the endpoint's newest attempt ended; None before the first."""

@@ -73,6 +73,7 @@ def group_policy(group: McpServerGroup) -> GroupPolicy:
             else None
         ),
         queue=QueuePolicy(spec.limits.queue_milliseconds),
+        input_seconds=spec.limits.input_seconds,
     )
 
 

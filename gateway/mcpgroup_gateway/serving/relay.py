@@ -73,11 +73,20 @@ class Relay:
 
 
 def passes_level(caller: Caller, message: Message) -> bool:
-    """Whether a log message is at least as severe as the caller's session asked for."""
-    if caller.session is None or caller.session.log_level is None:
-        return True
+    """Whether a log message is at least as severe as the caller asked for.
+
+    A modern caller asks with each request, and gets none when it does not.
+    """
+    if caller.modern:
+        wanted = caller.log_level
+        if wanted is None:
+            return False
+    else:
+        wanted = caller.session.log_level if caller.session is not None else None
+        if wanted is None:
+            return True
     try:
         level = parse_string(parse_object(message.params).get("level"))
     except MalformedMessage:
         return False
-    return _SEVERITY.get(level or "", 0) >= _SEVERITY[caller.session.log_level]
+    return _SEVERITY.get(level or "", 0) >= _SEVERITY[wanted]

@@ -228,6 +228,7 @@ def member_settings(member: Member, spec: McpServerGroupSpec) -> MemberSettings:
         startup_timeout=spec.health.startup_timeout_seconds,
         call_timeout=member.call_timeout_seconds,
         max_call=member.max_call_seconds,
+        forward_headers=member.http.forward_headers if member.http is not None else (),
     )
 
 

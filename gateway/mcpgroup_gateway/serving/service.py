@@ -11,7 +11,10 @@ from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.calls import ServedCall
 from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
 from mcpgroup_gateway.serving.interface import Caller
+from mcpgroup_gateway.serving.log_levels import tell_level
+from mcpgroup_gateway.serving.questions import response_of
 from mcpgroup_gateway.serving.relay import passes_level
+from mcpgroup_gateway.wire.capabilities import may_be_asked
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.wire.protocol import Kind
 
 _EMPTY_RESULT: Final = b"{}"
-_LEVEL_SECONDS: Final = 5.0
+#: Notifications of clients that may be on their way to members at once.
+_MAX_TELLING: Final = 1000
 
 
 class GroupService:
@@ -57,7 +61,7 @@ class GroupService:
         self.draining = False
         self._sessions = sessions
         self._first_wait_ends: float | None = None
-        self._setting_levels: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
 
     @property
     def name(self) -> str:
@@ -105,7 +109,8 @@ class GroupService:
         return b"{%b}" % b",".join(members)
 
     def respond(self, message: Message, caller: Caller) -> None:
-        return None  # members are told of no client that could be asked
+        if caller.session is not None:
+            self.context.questions.answered(caller.session, message)
 
     def begin(self, message: Message, caller: Caller) -> Call:
         method = message.method
@@ -114,21 +119,34 @@ class GroupService:
         return ServedCall(self.context, message, caller)
 
     def notify(self, message: Message, caller: Caller) -> None:
-        if message.method != "notifications/cancelled" or caller.session is None:
-            return  # roots/list_changed ends here: upstream sessions declare no roots yet
-        try:
-            params = parse_object(message.params)
-        except MalformedMessage:
+        session = caller.session
+        if session is None:
             return
-        calls = caller.session.calls.get(bytes(params.get("requestId", b"")), ())
-        # Clients reuse ids; a cancel that could mean either call must not hit the wrong one.
-        if len(calls) == 1:
-            calls[0].cancel(parse_string(params.get("reason")))
+        if message.method == "notifications/roots/list_changed":
+            for upstream in self.context.upstreams.peek(session.id):
+                self._tell(upstream, message.method)
+        elif message.method == "notifications/cancelled":
+            try:
+                params = parse_object(message.params)
+            except MalformedMessage:
+                return
+            calls = session.calls.get(bytes(params.get("requestId", b"")), ())
+            # Clients reuse ids; a cancel that could mean either call must not hit the wrong one.
+            if len(calls) == 1:
+                calls[0].cancel(parse_string(params.get("reason")))
+
+    def _tell(self, upstream: Upstream, method: str) -> None:
+        if upstream.handshake.modern or len(self._telling) >= _MAX_TELLING:
+            return
+        task = asyncio.create_task(_notify(upstream, method), name=method)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     # -- drain ---------------------------------------------------------------------------
 
     def end_calls(self) -> None:
         """Answer everything that runs, now: the replica ends."""
+        self.context.pending.close()
         for call in tuple(self.context.calls):
             call.drain()
         self._first_wait_ends = 0.0  # lists and `initialize` take what is known
@@ -183,58 +201,94 @@ class GroupService:
             )
         if caller.session is not None:
             caller.session.log_level = level
+            levels = self.context.log_levels
             for upstream in self.context.upstreams.peek(caller.session.id):
-                self._send_level(upstream, level)
-            self._level_shared_sessions()
+                levels.set(upstream, level)
+            for supervisor in self.context.supervisors.values():
+                shared = self.context.settings[supervisor.endpoint.id].shared
+                if shared and supervisor.control is not None:
+                    levels.set_shared(supervisor.control)
         return _EMPTY_RESULT
+
+    def asked_levels(self) -> Iterable[str]:
+        """What the client sessions asked for."""
+        return [s.log_level for s in self._sessions.all() if s.log_level is not None]
+
+    # -- what upstream sessions tell -----------------------------------------------------
 
     async def upstream_opened(self, owner: str, upstream: Upstream) -> None:
         """A new upstream session of a caller gets the level that its client asked for."""
         session = self._sessions.get(owner)
-        if session is not None:
-            if session.closed:
-                return
-            if session.log_level is not None:
-                await _set_level(upstream, session.log_level)
+        if session is not None and not session.closed and session.log_level is not None:
+            await tell_level(upstream, session.log_level)
 
     def control_opened(self, upstream: Upstream, *, shared: bool) -> None:
-        level = self._most_verbose()
-        if shared and level is not None:
-            self._send_level(upstream, level)
+        if shared:
+            self.context.log_levels.set_shared(upstream)
 
-    def upstream_message(self, owner: str, endpoint: Endpoint, message: Message) -> None:
+    def upstream_message(
+        self, owner: str, endpoint: Endpoint, upstream: Upstream, message: Message
+    ) -> None:
         """A notification of a caller's own upstream session that belongs to no call."""
         if self.context.is_about_lists(endpoint, message):
             return
         session = self._sessions.get(owner)
-        if session is None or message.method is None:
+        method = message.method
+        if session is None or method is None:
             return
-        if message.method == "notifications/message" and passes_level(Caller(session), message):
-            session.push(encode_notification(message.method, message.params))
+        if method == "notifications/cancelled":
+            self._taken_back(upstream, message)
+        elif method == "notifications/elicitation/complete" or (
+            method == "notifications/message" and passes_level(Caller(session), message)
+        ):
+            session.push(encode_notification(method, message.params))
+
+    def upstream_request(
+        self, owner: str, endpoint: Endpoint, upstream: Upstream, message: Message
+    ) -> None:
+        """A request of a member that is about no call in particular: it goes to the session."""
+        session = self._sessions.get(owner)
+        method, raw_id = message.method or "", message.raw_id
+        if session is None or method not in may_be_asked(session.client.capabilities):
+            fault = error_object(METHOD_NOT_FOUND, "the client has no such capability")
+            upstream.respond(encode_error(raw_id, fault))
+            return
+        attempts = self.context.in_flight.on(endpoint.id, upstream)
+
+        def done(answer: Message | None) -> None:
+            for attempt in attempts:
+                attempt.resume_clock()
+            upstream.respond(response_of(method, raw_id, answer))
+
+        question = self.context.questions.ask(
+            session, method, bytes(message.params), done, upstream=upstream, raw_id=raw_id
+        )
+        if question is None:
+            upstream.respond(response_of(method, raw_id, None))
+            return
+        for attempt in attempts:  # one of them waits for the client, and nobody knows which
+            attempt.pause_clock()
+        if not session.push_request(question.request):
+            self.context.questions.end(question)
+
+    def _taken_back(self, upstream: Upstream, message: Message) -> None:
+        try:
+            params = parse_object(message.params)
+        except MalformedMessage:
+            return
+        reason = parse_string(params.get("reason"))
+        self.context.questions.taken_back(upstream, bytes(params.get("requestId", b"")), reason)
 
     def session_ended(self, session: Session) -> None:
+        self.context.questions.session_ended(session)
         self.context.upstreams.close_owner(session.id)
 
     async def close(self) -> None:
-        for task in self._setting_levels:
+        self.context.pending.close()
+        for task in self._telling:
             task.cancel()
-        await asyncio.gather(*self._setting_levels, return_exceptions=True)
-
-    def _level_shared_sessions(self) -> None:
-        level = self._most_verbose()
-        for supervisor in self.context.supervisors.values():
-            shared = self.context.settings[supervisor.endpoint.id].shared
-            if shared and supervisor.control is not None and level is not None:
-                self._send_level(supervisor.control, level)
-
-    def _most_verbose(self) -> str | None:
-        levels = [s.log_level for s in self._sessions.all() if s.log_level is not None]
-        return min(levels, key=LOG_LEVELS.index, default=None)
-
-    def _send_level(self, upstream: Upstream, level: str) -> None:
-        task = asyncio.create_task(_set_level(upstream, level), name="set log level")
-        self._setting_levels.add(task)
-        task.add_done_callback(self._setting_levels.discard)
+        await asyncio.gather(*self._telling, return_exceptions=True)
+        await self.context.log_levels.close()
 
 
 _ANSWERED_HERE: Final = frozenset({"logging/setLevel", "ping"})
@@ -248,18 +302,11 @@ def _is_not_offered(method: str) -> bool:
     )
 
 
-async def _set_level(upstream: Upstream, level: str) -> None:
-    if b'"logging"' not in upstream.handshake.capabilities:
-        return
-    exchange = upstream.request("logging/setLevel", b'{"level":%b}' % encode_json(level), safe=True)
+async def _notify(upstream: Upstream, method: str) -> None:
     try:
-        async with asyncio.timeout(_LEVEL_SECONDS):
-            while not (await exchange.next()).is_response:
-                pass
-    except (MemberFailure, TimeoutError):
-        return
-    finally:
-        exchange.close()
+        await upstream.notify(method, b"")
+    except MemberFailure:
+        return  # whoever uses the session learns it
 
 
 class _LocalCall:

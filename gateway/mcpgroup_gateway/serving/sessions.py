@@ -129,6 +129,15 @@ class Session:
         """
         return any(stream.push(message) for stream in reversed(self.streams))
 
+    def push_request(self, message: bytes) -> bool:
+        """Like `push`, for a message that the client must answer."""
+        return self.push(message)
+
+    @property
+    def detached_since(self) -> float | None:
+        """Since when the client has no connection open; None while it has one."""
+        return self.last_used if self.is_idle else None
+
     def notify_list_changed(self, kind: Kind) -> None:
         """Tell the client that a list changed, at the latest when it opens a GET stream."""
         capability = CAPABILITY_OF[kind]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.wire.envelope import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.core.catalogue import Resolution
     from mcpgroup_gateway.core.endpoint import Endpoint
+    from mcpgroup_gateway.core.request_state import RequestState
     from mcpgroup_gateway.core.selection import CallFacts
     from mcpgroup_gateway.wire.envelope import Message
 
@@ -36,6 +37,7 @@ NO_COMPLETION: Final = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 #: Experimental tasks (2025-11-25) are bound to their member; until their ids are wrapped they are
 #: not offered, and a request for one runs as an ordinary call (DESIGN-MCP section 6).
 _TASK: Final = "task"
+_INPUT_KEYS: Final = frozenset({"requestState", "inputResponses"})
 
 
 @dataclass(slots=True)
@@ -55,6 +57,9 @@ class Target:
     moves_on_at: frozenset[int] = frozenset()
     linked: Callable[[Endpoint, list[str]], None] | None = None
     result: bytes | None = None
+    #: What a modern client came back with, as it was sent, and what its `requestState` says.
+    inputs: ReturnedInputs | None = None
+    returned: RequestState | None = None
 
     def is_safe_on(self, member: str) -> bool:
         """Whether the call may run twice, as far as this member promises."""
@@ -104,22 +109,39 @@ def _links(content: Raw) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnedInputs:
+    """`responses` by the key of what was asked; `state` is the client's `requestState`."""
+
+    responses: dict[str, Raw]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class Parameters:
-    """The params of a request, split."""
+    """The params of a request, split. `inputs` are taken out of `members`."""
 
     members: dict[str, Raw]
     progress_token: Raw | None
+    inputs: ReturnedInputs | None = None
 
     @classmethod
-    def read(cls, raw: Raw) -> Parameters:
-        """Raises `MalformedMessage` for params or `_meta` that are not objects."""
+    def read(cls, raw: Raw, *, modern: bool = False) -> Parameters:
+        """`modern`: of a client that may come back with what it was asked for.
+
+        Raises `MalformedMessage` for params or `_meta` that are not objects."""
         members = parse_object(raw)
         token = None
         if "_meta" in members:
             token = parse_object(members["_meta"]).get("progressToken")
             if token is not None and not _is_token(bytes(token)):
                 raise MalformedMessage(INVALID_PARAMS, '"progressToken" is a string or an integer')
-        return cls(members, token)
+        inputs = None
+        if modern and not _INPUT_KEYS.isdisjoint(members):
+            state = parse_string(members.pop("requestState", None))
+            responses = parse_object(members.pop("inputResponses", Raw(b"{}")))
+            if state is not None:
+                inputs = ReturnedInputs(responses, state)
+        return cls(members, token, inputs)
 
     def string(self, name: str) -> str:
         value = parse_string(self.members.get(name))
@@ -141,7 +163,7 @@ class Parameters:
         reference = parse_object(self.members["ref"])
         reference["name"] = Raw(encode_json(name))
         members = {**self.members, "ref": Raw(encode_object(reference))}
-        return Parameters(members, self.progress_token)
+        return replace(self, members=members)
 
 
 def _is_token(raw: bytes) -> bool:
@@ -160,6 +182,7 @@ def target_of_name(
         tool=resolution.name if kind is Kind.TOOL else None,
         arguments=bytes(parameters.members.get("arguments", b"")),
         always_safe=kind is not Kind.TOOL,
+        inputs=parameters.inputs,
     )
 
 
@@ -170,4 +193,5 @@ def target_of_method(method: str, parameters: Parameters, facts: CallFacts) -> T
         params=parameters.spliced(),
         progress_token=parameters.progress_token,
         always_safe=method in READ_METHODS,
+        inputs=parameters.inputs,
     )

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from itertools import count
 from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.session_waiters import SessionWaiters
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcpgroup_gateway.members.upstream import Connector, Upstream
+    from mcpgroup_gateway.members.upstream import ClientIdentity, Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
 
 
@@ -30,9 +31,10 @@ _log = logging.getLogger(__name__)
 class _Slot:
     """One upstream session, open or being opened."""
 
-    __slots__ = ("last_used", "opening", "upstream", "waiters")
+    __slots__ = ("last_used", "opening", "reserved", "upstream", "waiters")
 
     def __init__(self) -> None:
+        self.reserved = False  # for one call; see `UpstreamSessions.reserve`
         self.upstream: Upstream | None = None
         self.opening: asyncio.Task[None] | None = None
         self.waiters = SessionWaiters()
@@ -40,7 +42,9 @@ class _Slot:
 
     @property
     def is_idle(self) -> bool:
-        return self.opening is None and (self.upstream is None or not self.upstream.in_flight)
+        if self.reserved or self.opening is not None:
+            return False
+        return self.upstream is None or not self.upstream.in_flight
 
 
 class UpstreamSessions:
@@ -48,7 +52,7 @@ class UpstreamSessions:
 
     `maximum` bounds those of one endpoint, as many as there may be client sessions; at the bound
     the one that is idle longest goes. `opened` is awaited once for a new session before its first
-    call (log level).
+    call (log level); `requested` hears a member's request that is about no call in particular.
     """
 
     def __init__(
@@ -57,14 +61,16 @@ class UpstreamSessions:
         maximum: int,
         idle_seconds: float,
         opened: Callable[[str, Upstream], Awaitable[None]],
-        message: Callable[[str, str, Message], None],
+        message: Callable[[str, str, Upstream, Message], None],
         lost: Callable[[str, MemberFailure], None],
+        requested: Callable[[str, str, Upstream, Message], None],
     ) -> None:
         self.maximum = maximum
         self.idle_seconds = idle_seconds
         self._opened = opened
         self._message = message
         self._lost = lost
+        self._requested = requested
         #: By endpoint id and owner; used last comes last.
         self._slots: dict[str, OrderedDict[str, _Slot]] = {}
         #: The endpoints that an owner has slots of.
@@ -75,29 +81,30 @@ class UpstreamSessions:
         return sum(len(slots) for slots in self._slots.values())
 
     def get(
-        self, owner: str, endpoint_id: str, connector: Connector, deadline: float
+        self,
+        owner: str,
+        endpoint_id: str,
+        connector: Connector,
+        deadline: float,
+        *,
+        client: ClientIdentity = GATEWAY_IDENTITY,
+        asked: bool = False,
     ) -> Upstream | asyncio.Future[Upstream]:
         """The owner's open session with an endpoint, or a future of it.
 
-        The future fails with `MemberFailure` (never `sent`); cancel it to stop waiting.
+        A new one is opened for `client`; `asked` says that the member may send it requests. The
+        future fails with `MemberFailure` (never `sent`); cancel it to stop waiting.
         """
-        slots = self._slots.get(endpoint_id)
-        if slots is None:
-            slots = self._slots[endpoint_id] = OrderedDict()
-        slot = slots.get(owner)
+        slot = self._slot(endpoint_id, owner) or self._new_slot(endpoint_id, owner)
         loop = asyncio.get_running_loop()
-        if slot is None:
-            self._make_room(endpoint_id, slots)
-            slot = slots[owner] = _Slot()
-            self._owned.setdefault(owner, set()).add(endpoint_id)
         slot.last_used = loop.time()
-        slots.move_to_end(owner)
+        self._slots[endpoint_id].move_to_end(owner)
         if slot.upstream is not None and not slot.upstream.lost:
             return slot.upstream
         waiter = slot.waiters.new()
         if slot.opening is None:
             slot.opening = asyncio.create_task(
-                self._open(owner, endpoint_id, slot, connector, deadline),
+                self._open(owner, endpoint_id, slot, connector, deadline, client, asked),
                 name=f"open {endpoint_id}",
             )
         return waiter
@@ -107,12 +114,30 @@ class UpstreamSessions:
         slots = (self._slots[endpoint_id][owner] for endpoint_id in self._owned.get(owner, ()))
         return [slot.upstream for slot in slots if slot.upstream is not None]
 
-    def forget(self, owner: str, endpoint_id: str, upstream: Upstream) -> None:
-        """The member lost this session: the next `get` opens another."""
-        slot = self._slot(endpoint_id, owner)
-        if slot is not None and slot.upstream is upstream:
-            slot.upstream = None
-            self._closing.when_idle(upstream)
+    def reserve(self, owner: str, endpoint_id: str) -> str:
+        """A name under which a session of this owner serves nobody else until `release`."""
+        for number in count(1):
+            name = f"{owner}#{number}"
+            slot = self._slot(endpoint_id, name) or self._new_slot(endpoint_id, name)
+            if not slot.reserved:
+                slot.reserved = True
+                return name
+        raise AssertionError("unreachable")
+
+    def release(self, endpoint_id: str, name: str) -> None:
+        slot = self._slot(endpoint_id, name)
+        if slot is not None:
+            slot.reserved = False
+
+    def forget(self, endpoint_id: str, upstream: Upstream) -> bool:
+        """The member lost this session: the next `get` opens another. False when it is none of
+        these."""
+        for slot in self._slots.get(endpoint_id, {}).values():
+            if slot.upstream is upstream:
+                slot.upstream = None
+                self._closing.when_idle(upstream)
+                return True
+        return False
 
     def last_used(self, endpoint_id: str) -> float | None:
         """When a session of this endpoint was used last; None when it has none."""
@@ -146,7 +171,14 @@ class UpstreamSessions:
         await self._closing.close()
 
     async def _open(
-        self, owner: str, endpoint_id: str, slot: _Slot, connector: Connector, deadline: float
+        self,
+        owner: str,
+        endpoint_id: str,
+        slot: _Slot,
+        connector: Connector,
+        deadline: float,
+        client: ClientIdentity,
+        asked: bool,
     ) -> None:
         opened: list[Upstream] = []
 
@@ -156,12 +188,22 @@ class UpstreamSessions:
                 self._closing.when_idle(opened[0])
                 self._lost(endpoint_id, failure)
 
+        def heard(message: Message) -> None:
+            if opened:
+                self._message(owner, endpoint_id, opened[0], message)
+
+        def requested(message: Message) -> None:
+            if opened:
+                self._requested(owner, endpoint_id, opened[0], message)
+
         try:
             upstream = await connector.open(
-                on_notification=lambda message: self._message(owner, endpoint_id, message),
+                on_notification=heard,
                 on_lost=lost,
                 control=False,
                 deadline=deadline,
+                client=client,
+                on_request=requested if asked else None,
             )
             opened.append(upstream)
             slot.upstream = upstream
@@ -184,6 +226,15 @@ class UpstreamSessions:
         slot.waiters.fail(failure)
         if slot.upstream is None and self._slot(endpoint_id, owner) is slot:
             self._take(endpoint_id, owner)
+
+    def _new_slot(self, endpoint_id: str, owner: str) -> _Slot:
+        slots = self._slots.get(endpoint_id)
+        if slots is None:
+            slots = self._slots[endpoint_id] = OrderedDict()
+        self._make_room(endpoint_id, slots)
+        slot = slots[owner] = _Slot()
+        self._owned.setdefault(owner, set()).add(endpoint_id)
+        return slot
 
     def _make_room(self, endpoint_id: str, slots: OrderedDict[str, _Slot]) -> None:
         if len(slots) < self.maximum:

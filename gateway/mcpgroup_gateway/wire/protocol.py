@@ -62,6 +62,16 @@ CALL_METHODS: Final = ("tools/call", "prompts/get", "resources/read", "completio
 READ_METHODS: Final = frozenset(
     {"ping", "prompts/get", "resources/read", "completion/complete", *LIST_METHODS}
 )
+#: Methods whose results a modern client may keep (MCP 2026-07-28, caching).
+CACHEABLE_METHODS: Final = frozenset({"server/discover", "resources/read", *LIST_METHODS})
+#: Methods that a modern server may answer by asking its client first.
+INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+#: What a member may ask of a client, and the capability that a client declares for it.
+CLIENT_METHODS: Final[dict[str, str]] = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
 #: Requests without a session that make sense (DESIGN-MCP section 1).
 SESSIONLESS_METHODS: Final = frozenset({"ping", *LIST_METHODS, *CALL_METHODS})
 #: The methods that metrics name; every other one is `_other`.
@@ -72,6 +82,8 @@ KNOWN_METHODS: Final = frozenset(
         "logging/setLevel",
         "resources/subscribe",
         "resources/unsubscribe",
+        "server/discover",
+        "subscriptions/listen",
         *LIST_METHODS,
         *CALL_METHODS,
     }

@@ -67,6 +67,7 @@ async def sessions() -> AsyncIterator[UpstreamSessions]:
         idle_seconds=60,
         opened=_nothing,
         message=lambda *_: None,
+        requested=lambda *_: None,
         lost=lambda *_: None,
     )
     yield held
