@@ -30,7 +30,7 @@ from mcpgroup_gateway.front.settings import FrontSettings
 from mcpgroup_gateway.manifest import ManifestError
 from mcpgroup_gateway.operations import Operations
 from mcpgroup_gateway.secret_files import SecretFiles
-from mcpgroup_gateway.serving.catalogues import Catalogues
+from mcpgroup_gateway.serving.catalogues import EVERYBODY, Audience, Catalogues
 from mcpgroup_gateway.serving.connectors import build_connector
 from mcpgroup_gateway.serving.context import Context
 from mcpgroup_gateway.serving.policies import group_policy
@@ -242,6 +242,8 @@ class Replica:
             asyncio.create_task(watch_loop_lag(self.metrics), name="loop lag"),
             asyncio.create_task(self._expire_upstreams(), name="expire upstream sessions"),
             asyncio.create_task(self._first_readiness(), name="first readiness"),
+            asyncio.create_task(self.context.subscriptions.run(), name="subscriptions"),
+            asyncio.create_task(self._end_questions(), name="questions of absent clients"),
         ]
         if self.options.manifest_path != "-":
             self.reload.start()
@@ -255,6 +257,7 @@ class Replica:
         self.reload.stop()
         self.records.events.config(to="draining")
         self.front.begin_drain()
+        self.service.end_listening()
         began, refusing = time.monotonic(), False
         while (now := loop.time()) < end:
             idle_since = self.front.idle_since
@@ -296,6 +299,11 @@ class Replica:
                 self.context.upstreams.expire()
             except Exception:  # noqa: BLE001 - logged; one session must not stop the others' expiry
                 _log.exception("the expiry of upstream sessions failed")
+
+    async def _end_questions(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            self.context.questions.end_of_absent(time.monotonic())
 
     async def _first_readiness(self) -> None:
         """Ready once a member is, or all that start were tried, or after 20 s; for ever then."""
@@ -374,11 +382,11 @@ class Replica:
         self.records.event(event)
         self.roster.event(event)
 
-    def _lists_changed(self, kinds: list[Kind]) -> None:
-        if Kind.TOOL in kinds:
+    def _lists_changed(self, kinds: list[Kind], audience: Audience) -> None:
+        if Kind.TOOL in kinds and audience == EVERYBODY:
             view = self.context.catalogues.view(canary=False)
             self.metrics.set_tools(view.tool_names())
-        self.service.lists_changed(kinds)
+        self.service.lists_changed(kinds, audience)
 
     def _session(self, session: Session, what: str) -> None:
         if what == "opened":
@@ -410,6 +418,7 @@ class Replica:
         supervisor = self.context.supervisors.get(endpoint_id)
         if supervisor is not None:
             supervisor.probe_now()
+        self.context.subscriptions.look_again()
 
     # -- front's observer ----------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from mcpgroup_gateway.core.merging import (
     put_first,
 )
 from mcpgroup_gateway.core.templates import MAX_URI_LENGTH, UriTemplate
-from mcpgroup_gateway.wire.envelope import encode_json
+from mcpgroup_gateway.wire.envelope import MalformedMessage, encode_json, parse_object
 from mcpgroup_gateway.wire.protocol import Kind
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ class View:
         self.left_out: tuple[Report, ...] = ()
         for kind in Kind:
             self._merge(kind, sees_canary, names)
+        #: The members whose resources can be subscribed to, in manifest order.
+        self.subscribable = tuple(
+            member.name for member in self._visible if _offers_subscriptions(member)
+        )
         self._templates = _templates_of(self._members)
         self._match_kept = lru_cache(maxsize=_KEPT_URIS)(self._match)
         self.hash = self._hash()
@@ -139,6 +143,11 @@ class View:
             if member.catalogue is not None and capability in member.catalogue.capabilities
         )
 
+    def declares(self, capability: str) -> bool:
+        """Whether clients are told of lists of this kind; see `capabilities`."""
+        unknown = any(member.catalogue is None for member in self._visible)
+        return unknown or bool(self.with_capability(capability))
+
     def listing(self, kind: Kind) -> Listing:
         return self._listings[kind]
 
@@ -150,14 +159,15 @@ class View:
         """The `capabilities` object of an `initialize` result.
 
         A member without a catalogue may turn out to have any list, and a client asks only for
-        what was declared. `subscribe` is not declared: the gateway has no subscriptions yet.
+        what was declared.
         """
-        unknown = any(member.catalogue is None for member in self._visible)
-        declared: dict[str, object] = {
+        declared: dict[str, dict[str, bool]] = {
             capability: {"listChanged": True}
             for capability in _LISTED_CAPABILITIES
-            if unknown or self.with_capability(capability)
+            if self.declares(capability)
         }
+        if self.subscribable:
+            declared["resources"]["subscribe"] = True
         for capability in ("logging", "completions"):
             if self.with_capability(capability):
                 declared[capability] = {}
@@ -261,6 +271,16 @@ class Catalogue:
     def view(self, canary: bool = False) -> View:
         """What callers of the canary (`canary.sees_canary`) see, or everybody else."""
         return self._for_canary if canary else self._stable
+
+
+def _offers_subscriptions(member: Member) -> bool:
+    if member.catalogue is None or "resources" not in member.catalogue.capabilities:
+        return False
+    try:
+        offered = parse_object(member.catalogue.capabilities["resources"])
+    except MalformedMessage:
+        return False
+    return bytes(offered.get("subscribe", b"")) == b"true"
 
 
 def _templates_of(members: Sequence[Member]) -> list[tuple[UriTemplate, list[str]]]:

@@ -70,6 +70,9 @@ class Aiming:
         name = parameters.string("name")
         resolution = self._context.view(caller).resolve(kind, name)
         if resolution is None:
+            await self._context.client_lists.ensure(caller)
+            resolution = self._context.view(caller).resolve(kind, name)
+        if resolution is None:
             resolution, missing = await self._when_known(kind, name, caller)
             if missing:
                 raise NoMember(
@@ -113,6 +116,23 @@ class Aiming:
             if facts.route is None:
                 facts.route = RoutePolicy(members=members)
         return target
+
+    def followed_at(self, uri: str, caller: Caller) -> tuple[str, ...]:
+        """The members at which a caller can follow a resource. Raises `GatewayError`."""
+        view = self._context.view(caller)
+        resolution = view.resolve(Kind.RESOURCE, uri)
+        linked = self._linked(caller, uri)
+        fallback = view.resource_fallback(uri)
+        if resolution is not None:
+            members = resolution.members
+        elif linked in fallback:
+            members = (linked,)
+        else:
+            members = fallback
+        able = tuple(name for name in members if name in view.subscribable)
+        if not able:
+            raise Unknown(f"Resource cannot be subscribed to: {uri[:200]}")
+        return able
 
     async def _when_known(
         self, kind: Kind, name: str, caller: Caller

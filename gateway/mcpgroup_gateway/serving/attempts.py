@@ -193,8 +193,8 @@ class Attempt:
 
     def _release(self) -> None:
         claim, self._claim = self._claim, None
-        if claim is not None and claim.owner is not None:
-            self.call.context.upstreams.release(self.endpoint.id, claim.owner)
+        if claim is not None:
+            self.call.context.release(self.endpoint, claim)
 
     async def _acquire(self, waiter: asyncio.Future[Upstream], seconds: float) -> Upstream:
         """Wait for a session that is being opened; the opening has its own deadline too."""
@@ -252,7 +252,9 @@ class Attempt:
                 if message.is_request:
                     if await self._requested(message, deadline):
                         return call.input_required(self)
-                elif not context.is_about_lists(self.endpoint, message):
+                elif not context.is_about_lists(
+                    self.endpoint, message, self.upstream, call.caller.session
+                ):
                     await call.relay.notification(message)
         except asyncio.CancelledError:
             exchange.abort(MemberFailure(Failure.CANCELLED, "the caller left", sent=exchange.sent))

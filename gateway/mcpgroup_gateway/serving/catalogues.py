@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpgroup_gateway.core.catalogue import Catalogue, Member
 from mcpgroup_gateway.wire.protocol import Kind
@@ -17,18 +18,35 @@ if TYPE_CHECKING:
 
 #: Lists and `initialize` wait so long for members' first catalogues (DESIGN-MCP section 2).
 FIRST_CATALOGUE_SECONDS: Final = 10.0
+#: Sets of capabilities, and sessions with lists of their own, that are told apart at once. Each
+#: holds a merged catalogue.
+_MAX_CAPABILITY_SETS: Final = 16
+_MAX_OVERLAYS: Final = 256
+
+
+class Audience(NamedTuple):
+    """Who sees the same lists: clients with these capabilities (canonical), or one session."""
+
+    capabilities: bytes = b"{}"
+    session_id: str | None = None
+
+
+#: A change of what is common to all.
+EVERYBODY: Final = Audience()
 
 
 class Catalogues:
     """`awaited` tells whether a member without a catalogue is still worth waiting for.
 
-    `changed` is called after each merge with the kinds whose lists look different to somebody.
+    `changed` is called with the kinds whose lists look different, and to whom: clients with some
+    capabilities, one session, or everybody. Of what clients with other capabilities see, and of
+    what a single session sees, a bounded number is kept; the oldest is forgotten and read again.
     """
 
     def __init__(
         self,
         awaited: Callable[[str], bool],
-        changed: Callable[[list[Kind]], None],
+        changed: Callable[[list[Kind], Audience], None],
     ) -> None:
         self._awaited = awaited
         self._changed = changed
@@ -39,6 +57,11 @@ class Catalogues:
         self._filters: Filters | None = None
         self._merged: Catalogue | None = None
         self._unawaited: frozenset[str] = frozenset()
+        #: What clients see whose capabilities unlock more, by their canonical form and member.
+        self._for: OrderedDict[bytes, dict[str, MemberCatalogue]] = OrderedDict()
+        #: What a single session sees, with its capabilities.
+        self._overlays: OrderedDict[str, tuple[bytes, dict[str, MemberCatalogue]]] = OrderedDict()
+        self._merged_for: dict[Audience, Catalogue] = {}
         self._waiters: set[asyncio.Future[None]] = set()
 
     def reconfigure(
@@ -53,6 +76,8 @@ class Catalogues:
         self._members = policy.members
         self._read = {name: known[name] for name in policy.members if name in known}
         self._policy, self._filters, self._provides = policy, filters, provides
+        self._for.clear()
+        self._overlays.clear()
         self._merge()
 
     def update(self, member: str, catalogue: MemberCatalogue) -> None:
@@ -62,23 +87,75 @@ class Catalogues:
         old = self._read.get(member)
         self._read[member] = catalogue
         if old is None or old != catalogue:
+            for known in self._for.values():
+                known.pop(member, None)  # its other faces may have changed as well
             self._merge()
         self.wake()
 
+    def has_for(self, member: str, capabilities: bytes) -> bool:
+        """Whether it was read what clients with these capabilities see of a member."""
+        return member in self._for.get(capabilities, ())
+
+    def update_for(self, member: str, capabilities: bytes, catalogue: MemberCatalogue) -> None:
+        """A member's lists were read as clients with these capabilities see them."""
+        base = self._read.get(member)
+        if base is None:
+            return
+        known = self._for.setdefault(capabilities, {})
+        self._for.move_to_end(capabilities)
+        while len(self._for) > _MAX_CAPABILITY_SETS:
+            self._for.popitem(last=False)
+        audience = Audience(capabilities)
+        old = self._merged_as(audience) if member in known else None
+        known[member] = base if catalogue == base else catalogue
+        self._merged_for.clear()
+        if old is not None:
+            self._tell_difference(old, self._merged_as(audience), audience)
+
+    def overlay(
+        self, session_id: str, member: str, capabilities: bytes, catalogue: MemberCatalogue
+    ) -> None:
+        """A session sees these lists of a member; what others see of it stays."""
+        audience = Audience(capabilities, session_id)
+        old = self._merged_as(audience)
+        usual = self._for.get(capabilities, {}).get(member, self._read.get(member))
+        own = self._overlays.pop(session_id, (capabilities, {}))[1]
+        own.pop(member, None)
+        if catalogue != usual:
+            own[member] = catalogue
+        if own:
+            self._overlays[session_id] = (capabilities, own)
+        while len(self._overlays) > _MAX_OVERLAYS:
+            self._overlays.popitem(last=False)
+        self._merged_for.pop(audience, None)
+        self._tell_difference(old, self._merged_as(audience), audience)
+
+    def session_ended(self, session_id: str) -> None:
+        own = self._overlays.pop(session_id, None)
+        if own is not None:
+            self._merged_for.pop(Audience(own[0], session_id), None)
+
     def forget(self, member: str) -> None:
         """Another server stands behind this name now."""
+        for known in self._for.values():
+            known.pop(member, None)
         if self._read.pop(member, None) is not None:
             self._merge()
 
     def of(self, member: str) -> MemberCatalogue | None:
         return self._read.get(member)
 
-    def view(self, *, canary: bool) -> View:
+    def view(
+        self, *, canary: bool, capabilities: bytes = b"{}", session_id: str | None = None
+    ) -> View:
+        """What a caller sees; `capabilities` in their canonical form."""
         if self._merged is None:
             raise RuntimeError("not configured")
         if self._unawaited != self._currently_unawaited():
             self._merge()
-        return self._merged.view(canary)
+        if not self._for and not self._overlays:
+            return self._merged.view(canary)
+        return self._merged_as(Audience(capabilities, session_id)).view(canary)
 
     def missing(self) -> list[str]:
         """Members without a catalogue that may still get one."""
@@ -109,16 +186,44 @@ class Catalogues:
         )
 
     def _merge(self) -> None:
-        policy, filters = self._policy, self._filters
-        if policy is None or filters is None:
+        policy = self._policy
+        if policy is None:
             return
         self._unawaited = self._currently_unawaited()
         old = self._merged
-        self._merged = Catalogue(
+        self._merged = self._merged_from(self._read)
+        self._merged_for.clear()
+        kinds = list(Kind) if old is None else list(_different(old, self._merged))
+        if kinds:
+            self._changed(kinds, EVERYBODY)
+
+    def _merged_as(self, audience: Audience) -> Catalogue:
+        assert self._merged is not None  # noqa: S101 - it is configured
+        if audience.session_id is not None and audience.session_id not in self._overlays:
+            audience = Audience(audience.capabilities)
+        own = {
+            member: catalogue
+            for member, catalogue in self._for.get(audience.capabilities, {}).items()
+            if catalogue is not self._read.get(member)
+        }
+        if audience.session_id is not None:
+            own |= self._overlays[audience.session_id][1]
+        if not own:
+            return self._merged
+        merged = self._merged_for.get(audience)
+        if merged is None:
+            merged = self._merged_for[audience] = self._merged_from({**self._read, **own})
+        return merged
+
+    def _merged_from(self, read: Mapping[str, MemberCatalogue]) -> Catalogue:
+        policy, filters = self._policy, self._filters
+        assert policy is not None  # noqa: S101 - it is configured
+        assert filters is not None  # noqa: S101
+        return Catalogue(
             [
                 Member(
                     name,
-                    self._read.get(name),
+                    read.get(name),
                     self._provides.get(name, {}),
                     awaited=name not in self._unawaited,
                 )
@@ -129,9 +234,11 @@ class Catalogues:
             canary=policy.canary.member if policy.canary is not None else None,
             trust_annotations=policy.retry.trust_annotations,
         )
-        kinds = list(Kind) if old is None else list(_different(old, self._merged))
+
+    def _tell_difference(self, old: Catalogue, new: Catalogue, audience: Audience) -> None:
+        kinds = list(_different(old, new))
         if kinds:
-            self._changed(kinds)
+            self._changed(kinds, audience)
 
 
 def _different(old: Catalogue, new: Catalogue) -> Iterable[Kind]:

@@ -7,6 +7,7 @@ event loop, so that a call sees one configuration or the other and never a mixtu
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,13 +15,16 @@ from mcpgroup_gateway.core.canary import sees_canary
 from mcpgroup_gateway.core.quarantine import Quarantine
 from mcpgroup_gateway.core.selection import Selection
 from mcpgroup_gateway.serving.aiming import Aiming
+from mcpgroup_gateway.serving.client_lists import ClientLists
 from mcpgroup_gateway.serving.forwarding import TRACE_HEADERS, forwarded
 from mcpgroup_gateway.serving.inflight import AttemptsInFlight
+from mcpgroup_gateway.serving.listeners import Listeners
 from mcpgroup_gateway.serving.log_levels import LogLevels
 from mcpgroup_gateway.serving.pending import PendingCalls
 from mcpgroup_gateway.serving.questions import Questions
 from mcpgroup_gateway.serving.slots import SlotQueue
 from mcpgroup_gateway.serving.states import RequestStates
+from mcpgroup_gateway.serving.subscriptions import Subscriptions
 from mcpgroup_gateway.wire.capabilities import canonical_capabilities, may_be_asked
 
 if TYPE_CHECKING:
@@ -40,11 +44,14 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.catalogues import Catalogues
     from mcpgroup_gateway.serving.interface import Caller
     from mcpgroup_gateway.serving.records import Records
+    from mcpgroup_gateway.serving.sessions import Session
     from mcpgroup_gateway.serving.supervisor import Supervisor
     from mcpgroup_gateway.serving.targets import Target
     from mcpgroup_gateway.serving.upstreams import UpstreamSessions
     from mcpgroup_gateway.wire.envelope import Message
     from mcpgroup_gateway.wire.protocol import Kind
+
+_log = logging.getLogger(__name__)
 
 _LIST_CHANGES: Final = frozenset(
     f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
@@ -108,6 +115,11 @@ class Context:
         self.pending = PendingCalls(self._input_seconds)
         self.states = RequestStates(policy.name, self._input_seconds)
         self.log_levels = LogLevels(log_levels)
+        self.client_lists = ClientLists(self)
+        self.subscriptions = Subscriptions(self)
+        self.listeners = Listeners(
+            self.subscriptions.followed_on, self.member_message, self._missed
+        )
 
     @property
     def name(self) -> str:
@@ -174,12 +186,43 @@ class Context:
             shared=settings.shared,
         )
 
-    def is_about_lists(self, endpoint: Endpoint, message: Message) -> bool:
-        """Take a `list_changed` that came with a call; the gateway announces changes itself."""
+    def is_about_lists(
+        self,
+        endpoint: Endpoint,
+        message: Message,
+        upstream: Upstream | None = None,
+        session: Session | None = None,
+    ) -> bool:
+        """Take a `list_changed` of a member; the gateway announces changes itself.
+
+        `upstream` is the session of a client's own that it came in, if it did.
+        """
         if message.method not in _LIST_CHANGES:
             return False
-        self.supervisors[endpoint.id].refresh()
+        supervisor = self.supervisors[endpoint.id]
+        if upstream is None or upstream is supervisor.control:
+            supervisor.refresh()
+        else:
+            self.client_lists.changed_in(session, endpoint, upstream)
         return True
+
+    def member_message(self, endpoint: Endpoint, message: Message) -> None:
+        """What a member says of itself, in its control session."""
+        if self.is_about_lists(endpoint, message):
+            return
+        if message.method == "notifications/resources/updated":
+            self.subscriptions.updated(endpoint, None, message)
+        elif message.method == "notifications/message":
+            # No call of its own to go to: never to several clients (DESIGN-MCP section 4).
+            _log.info("member %s: %s", endpoint.member, bytes(message.params)[:2000].decode())
+
+    def _missed(self, endpoint: Endpoint, control: Upstream) -> None:
+        self.supervisors[endpoint.id].refresh()
+        self.subscriptions.missed_on(control)
+
+    def release(self, endpoint: Endpoint, claim: Claim) -> None:
+        if claim.owner is not None:
+            self.upstreams.release(endpoint.id, claim.owner)
 
     def slot_freed(self, endpoint: Endpoint) -> None:
         """An attempt ended: hand its slot to the call that waited longest, before anybody else."""
@@ -231,7 +274,11 @@ class Context:
         return sees_canary(self.policy.canary, self.policy.name, caller.tenant)
 
     def view(self, caller: Caller) -> View:
-        return self.catalogues.view(canary=self.sees_canary(caller))
+        return self.catalogues.view(
+            canary=self.sees_canary(caller),
+            capabilities=canonical_capabilities(caller.client.capabilities),
+            session_id=caller.session.id if caller.session is not None else None,
+        )
 
     def is_reading_lists(self) -> bool:
         """Whether a member is up that may be selected once its lists were read."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.catalogue import MemberCatalogue, parse_entries
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import NOTHING_FORWARDED, MemberFailure
 from mcpgroup_gateway.wire.envelope import (
     METHOD_NOT_FOUND,
     MalformedMessage,
@@ -25,7 +25,7 @@ from mcpgroup_gateway.wire.protocol import CAPABILITY_OF, LIST_METHOD_OF, Kind
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.core.catalogue import Entry
-    from mcpgroup_gateway.members.upstream import Upstream
+    from mcpgroup_gateway.members.upstream import Forwarded, Upstream
 
 _log = logging.getLogger(__name__)
 
@@ -34,13 +34,17 @@ _MAX_PAGES = 1_000
 _MAX_ENTRIES = 50_000
 
 
-async def read_catalogue(member: str, control: Upstream) -> MemberCatalogue:
-    """All lists of one member. Raises `MemberFailure`; the caller bounds the time."""
+async def read_catalogue(
+    member: str, control: Upstream, forwarded: Forwarded = NOTHING_FORWARDED
+) -> MemberCatalogue:
+    """All lists of one member, as its control session or the client in `forwarded` sees them.
+
+    Raises `MemberFailure`; the caller bounds the time."""
     capabilities = _capabilities(control.handshake.capabilities)
     entries: dict[Kind, tuple[Entry, ...]] = {}
     for kind in Kind:
         if CAPABILITY_OF[kind] in capabilities:
-            entries[kind] = await _read_kind(member, control, kind)
+            entries[kind] = await _read_kind(member, control, kind, forwarded)
     return MemberCatalogue(
         entries=entries,
         capabilities=capabilities,
@@ -55,13 +59,15 @@ def _capabilities(raw: bytes) -> dict[str, Raw]:
         return {}
 
 
-async def _read_kind(member: str, control: Upstream, kind: Kind) -> tuple[Entry, ...]:
+async def _read_kind(
+    member: str, control: Upstream, kind: Kind, forwarded: Forwarded
+) -> tuple[Entry, ...]:
     items: list[Raw] = []
     cursor: Raw | None = None
     seen: set[bytes] = set()
     for _ in range(_MAX_PAGES):
         params = b"{}" if cursor is None else encode_object({"cursor": cursor})
-        page = await _request(control, LIST_METHOD_OF[kind], params)
+        page = await _request(control, LIST_METHOD_OF[kind], params, forwarded)
         if page is None:
             break
         try:
@@ -87,9 +93,11 @@ async def _read_kind(member: str, control: Upstream, kind: Kind) -> tuple[Entry,
     return entries
 
 
-async def _request(control: Upstream, method: str, params: bytes) -> bytes | None:
+async def _request(
+    control: Upstream, method: str, params: bytes, forwarded: Forwarded
+) -> bytes | None:
     """The result of a read request; None when the member does not know the method."""
-    exchange = control.request(method, params, safe=True)
+    exchange = control.request(method, params, safe=True, forwarded=forwarded)
     try:
         while True:
             message = await exchange.next()

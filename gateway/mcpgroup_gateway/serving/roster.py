@@ -107,6 +107,7 @@ class Roster:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         context.upstreams.close_endpoint(endpoint_id)
+        context.listeners.close_endpoint(endpoint_id)
         supervisor = context.supervisors.pop(endpoint_id)
         context.settings.pop(endpoint_id, None)
         self._last_call.pop(endpoint_id, None)
@@ -151,6 +152,7 @@ class Roster:
                 context.slot_freed(context.group.endpoints[event.endpoint])
             self._look_again(event.endpoint)
             context.catalogues.wake()
+            context.subscriptions.look_again()
         elif isinstance(event, EvidenceHardened):
             context.in_flight.evicted(
                 event.endpoint,
@@ -164,6 +166,7 @@ class Roster:
                 context.slot_freed(endpoint)  # it may be back with all its slots free
             self._look_again(event.endpoint)
             context.catalogues.wake()
+            context.subscriptions.look_again()
         elif isinstance(event, ProbeDue):
             self._look_again(event.endpoint)
 
@@ -190,14 +193,11 @@ class Roster:
             self.context.catalogues.update(endpoint.member, catalogue)
 
     def member_message(self, endpoint: Endpoint, message: Message) -> None:
-        context = self.context
-        if context.is_about_lists(endpoint, message):
-            return
-        if message.method == "notifications/message":
-            # No call of its own to go to: never to several clients (DESIGN-MCP section 4).
-            _log.info("member %s: %s", endpoint.member, bytes(message.params)[:2000].decode())
+        self.context.member_message(endpoint, message)
 
     def control_opened(self, endpoint: Endpoint, control: Upstream) -> None:
+        self.context.listeners.open(endpoint, control)
+        self.context.subscriptions.look_again()
         if self.service is not None:
             shared = self.context.settings[endpoint.id].shared
             self.service.control_opened(control, shared=shared)

@@ -9,12 +9,13 @@ from mcpgroup_gateway import __version__
 from mcpgroup_gateway.core.catalogue import BadCursor
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.calls import ServedCall
-from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
+from mcpgroup_gateway.serving.catalogues import EVERYBODY, FIRST_CATALOGUE_SECONDS, Audience
 from mcpgroup_gateway.serving.interface import Caller
+from mcpgroup_gateway.serving.listening import ListenCall
 from mcpgroup_gateway.serving.log_levels import tell_level
 from mcpgroup_gateway.serving.questions import response_of
 from mcpgroup_gateway.serving.relay import passes_level
-from mcpgroup_gateway.wire.capabilities import may_be_asked
+from mcpgroup_gateway.wire.capabilities import canonical_capabilities, may_be_asked
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -35,6 +36,7 @@ from mcpgroup_gateway.wire.protocol import (
     MODERN_VERSIONS,
     SERVER_INFO_KEY,
 )
+from mcpgroup_gateway.wire.refusals import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +64,8 @@ class GroupService:
         self._sessions = sessions
         self._first_wait_ends: float | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        #: Modern clients that listen for changes.
+        self.listening: set[ListenCall] = set()
 
     @property
     def name(self) -> str:
@@ -114,6 +118,8 @@ class GroupService:
 
     def begin(self, message: Message, caller: Caller) -> Call:
         method = message.method
+        if caller.modern and method == "subscriptions/listen":
+            return ListenCall(self, message, caller)
         if method in LIST_METHODS or method in _ANSWERED_HERE or _is_not_offered(method or ""):
             return _LocalCall(self, message, caller)
         return ServedCall(self.context, message, caller)
@@ -172,6 +178,7 @@ class GroupService:
     async def list(self, kind: Kind, message: Message, caller: Caller) -> bytes:
         """The result of a list request. Raises `MalformedMessage`."""
         await self.first_catalogues()
+        await self.context.client_lists.ensure(caller)
         raw = parse_object(message.params).get("cursor")
         cursor = None
         if raw is not None and bytes(raw) != b"null":
@@ -183,12 +190,26 @@ class GroupService:
         except BadCursor as fault:
             raise MalformedMessage(INVALID_PARAMS, f"invalid cursor: {fault}") from fault
 
-    def lists_changed(self, kinds: Iterable[Kind]) -> None:
-        """Tell every client session once for each capability whose lists changed."""
+    def lists_changed(self, kinds: Iterable[Kind], audience: Audience) -> None:
+        """Tell each session that sees it once for each capability whose lists changed."""
         changed = {CAPABILITY_OF[kind]: kind for kind in kinds}
         for session in self._sessions.all():
+            if audience.session_id not in (None, session.id):
+                continue
+            if audience != EVERYBODY and audience.capabilities != canonical_capabilities(
+                session.client.capabilities
+            ):
+                continue
             for kind in changed.values():
                 session.notify_list_changed(kind)
+        for listening in tuple(self.listening):
+            client = listening.caller.client
+            if audience.session_id is None and audience.capabilities in (
+                EVERYBODY.capabilities,
+                canonical_capabilities(client.capabilities),
+            ):
+                for capability in changed:
+                    listening.notify_list_changed(capability)
 
     # -- log levels ----------------------------------------------------------------------
 
@@ -214,6 +235,27 @@ class GroupService:
         """What the client sessions asked for."""
         return [s.log_level for s in self._sessions.all() if s.log_level is not None]
 
+    # -- subscriptions -------------------------------------------------------------------
+
+    async def subscribe(self, message: Message, caller: Caller) -> bytes | None:
+        """Begin or end to follow a resource in a session; the member's error when it refuses.
+
+        Raises `GatewayError` or `MalformedMessage`.
+        """
+        uri = parse_string(parse_object(message.params).get("uri"))
+        if uri is None:
+            raise MalformedMessage(INVALID_PARAMS, '"uri" must be a string')
+        if message.method == "resources/subscribe":
+            await self.first_catalogues()
+            return await self.context.subscriptions.subscribe(caller, uri)
+        await self.context.subscriptions.unsubscribe(caller, uri)
+        return None
+
+    def end_listening(self) -> None:
+        """Tell listening clients that the replica goes."""
+        for listening in tuple(self.listening):
+            listening.end()
+
     # -- what upstream sessions tell -----------------------------------------------------
 
     async def upstream_opened(self, owner: str, upstream: Upstream) -> None:
@@ -230,14 +272,16 @@ class GroupService:
         self, owner: str, endpoint: Endpoint, upstream: Upstream, message: Message
     ) -> None:
         """A notification of a caller's own upstream session that belongs to no call."""
-        if self.context.is_about_lists(endpoint, message):
-            return
         session = self._sessions.get(owner)
+        if self.context.is_about_lists(endpoint, message, upstream, session):
+            return
         method = message.method
         if session is None or method is None:
             return
         if method == "notifications/cancelled":
             self._taken_back(upstream, message)
+        elif method == "notifications/resources/updated":
+            self.context.subscriptions.updated(endpoint, upstream, message)
         elif method == "notifications/elicitation/complete" or (
             method == "notifications/message" and passes_level(Caller(session), message)
         ):
@@ -281,6 +325,8 @@ class GroupService:
 
     def session_ended(self, session: Session) -> None:
         self.context.questions.session_ended(session)
+        self.context.catalogues.session_ended(session.id)
+        self.context.subscriptions.session_ended(session.id)
         self.context.upstreams.close_owner(session.id)
 
     async def close(self) -> None:
@@ -288,18 +334,19 @@ class GroupService:
         for task in self._telling:
             task.cancel()
         await asyncio.gather(*self._telling, return_exceptions=True)
+        await self.context.client_lists.close()
+        await self.context.listeners.close()
         await self.context.log_levels.close()
 
 
-_ANSWERED_HERE: Final = frozenset({"logging/setLevel", "ping"})
+_ANSWERED_HERE: Final = frozenset(
+    {"logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"}
+)
 
 
 def _is_not_offered(method: str) -> bool:
-    """Methods of the protocol whose capability the gateway does not declare yet."""
-    return method.startswith("tasks/") or method in (
-        "resources/subscribe",
-        "resources/unsubscribe",
-    )
+    """Experimental tasks, whose capability the gateway does not declare."""
+    return method.startswith("tasks/")
 
 
 async def _notify(upstream: Upstream, method: str) -> None:
@@ -330,6 +377,12 @@ class _LocalCall:
                 return encode_result(raw_id, _EMPTY_RESULT)
             if method == "logging/setLevel":
                 return encode_result(raw_id, self._service.set_level(self._message, self._caller))
+            if method in ("resources/subscribe", "resources/unsubscribe"):
+                error = await self._service.subscribe(self._message, self._caller)
+                if error is None:
+                    return encode_result(raw_id, _EMPTY_RESULT)
+                outcome = "rpc_error"
+                return encode_error(raw_id, error)
             kind = LIST_METHODS.get(method)
             if kind is None:
                 raise MalformedMessage(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
@@ -339,6 +392,9 @@ class _LocalCall:
         except MalformedMessage as fault:
             outcome = "invalid"
             return encode_error(raw_id, error_object(fault.code, fault.text))
+        except GatewayError as fault:
+            outcome = fault.outcome
+            return encode_error(raw_id, fault.error_object(self._service.name))
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise

@@ -138,6 +138,10 @@ class Session:
         """Since when the client has no connection open; None while it has one."""
         return self.last_used if self.is_idle else None
 
+    def notify_updated(self, uri: str, message: bytes) -> None:
+        """Tell the client that a resource changed."""
+        self.push(message)
+
     def notify_list_changed(self, kind: Kind) -> None:
         """Tell the client that a list changed, at the latest when it opens a GET stream."""
         capability = CAPABILITY_OF[kind]

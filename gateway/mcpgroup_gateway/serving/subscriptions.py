@@ -1,0 +1,327 @@
+"""Which clients follow which resources, on which member, and what it takes to keep it so.
+
+Followers are client sessions (`resources/subscribe`) and listening modern clients. A session that
+has an upstream session of its own with a legacy member is subscribed there; all others share the
+member's control session, on which each URI is subscribed once. What is lost with a session, a
+process or a member is taken up again, and the followers are told once that something may have
+changed (DESIGN-MCP section 4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from mcpgroup_gateway.core.selection import CallFacts, Refusal
+from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.wire.envelope import (
+    MalformedMessage,
+    Raw,
+    encode_json,
+    encode_notification,
+    encode_object,
+    parse_object,
+    parse_string,
+)
+from mcpgroup_gateway.wire.protocol import SUBSCRIPTION_KEY, Kind
+from mcpgroup_gateway.wire.refusals import GatewayError, NoMember, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcpgroup_gateway.core.endpoint import Endpoint
+    from mcpgroup_gateway.members.upstream import Upstream
+    from mcpgroup_gateway.serving.context import Context
+    from mcpgroup_gateway.serving.interface import Caller
+    from mcpgroup_gateway.wire.envelope import Message
+
+_log = logging.getLogger(__name__)
+
+#: What a member may take to answer a subscription, and the pause before it is tried again.
+_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 1.0
+#: URIs that one client session may follow.
+_MAX_OF_ONE: Final = 1_000
+
+
+class Follower(Protocol):
+    """Who is told; `caller` says for whom members are chosen."""
+
+    @property
+    def caller(self) -> Caller: ...
+
+    def notify_updated(self, uri: str, params: Mapping[str, Raw]) -> None: ...
+
+
+class SessionFollower:
+    """A client session as a follower."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    @property
+    def caller(self) -> Caller:
+        return self._caller
+
+    def notify_updated(self, uri: str, params: Mapping[str, Raw]) -> None:
+        session = self._caller.session
+        if session is not None:
+            message = encode_notification(
+                "notifications/resources/updated", encode_object(dict(params))
+            )
+            session.notify_updated(uri, message)
+
+
+@dataclass(slots=True, eq=False)
+class _Subscription:
+    """`upstream` is where it holds at the moment; None while it does not."""
+
+    follower: Follower
+    uri: str
+    endpoint_id: str = ""
+    upstream: Upstream | None = None
+
+
+@dataclass(slots=True)
+class _Refused(Exception):
+    """The member answered a subscription with this error object."""
+
+    error: bytes = field(default=b"")
+
+
+class Subscriptions:
+    """`run` is the owner task that takes up again what was lost."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._of: dict[Follower, dict[str, _Subscription]] = {}
+        self._sessions: dict[str, SessionFollower] = {}
+        self._broken = asyncio.Event()
+
+    def __len__(self) -> int:
+        return sum(len(followed) for followed in self._of.values())
+
+    # -- what clients ask ----------------------------------------------------------------
+
+    async def subscribe(self, caller: Caller, uri: str) -> bytes | None:
+        """Follow a URI for a client session; the member's error object when it refuses.
+
+        Raises `GatewayError`.
+        """
+        assert caller.session is not None  # noqa: S101 - the front demands one
+        follower = self._sessions.get(caller.session.id)
+        if follower is None:
+            follower = self._sessions[caller.session.id] = SessionFollower(caller)
+        followed = self._of.setdefault(follower, {})
+        if uri in followed:
+            return None
+        if len(followed) >= _MAX_OF_ONE:
+            raise Unknown(f"a session may subscribe to {_MAX_OF_ONE} resources")
+        subscription = _Subscription(follower, uri)
+        try:
+            await self._take_up(subscription)
+        except _Refused as refused:
+            return refused.error
+        followed[uri] = subscription
+        if caller.session.closed:
+            self.session_ended(caller.session.id)
+        return None
+
+    async def unsubscribe(self, caller: Caller, uri: str) -> None:
+        assert caller.session is not None  # noqa: S101 - the front demands one
+        follower = self._sessions.get(caller.session.id)
+        subscription = self._of.get(follower, {}).pop(uri, None) if follower else None
+        if subscription is not None:
+            await self._give_up(subscription)
+
+    async def follow(self, follower: Follower, uris: list[str]) -> list[str]:
+        """Follow URIs for a listening client; those of them that some member can be asked for."""
+        followed = self._of.setdefault(follower, {})
+        for uri in uris:
+            subscription = _Subscription(follower, uri)
+            try:
+                await self._take_up(subscription)
+            except (_Refused, GatewayError):
+                continue
+            followed[uri] = subscription
+        return list(followed)
+
+    def leave(self, follower: Follower) -> None:
+        """A follower has gone. What only it followed is given up by the owner task."""
+        if self._of.pop(follower, None):
+            self._broken.set()
+
+    def session_ended(self, session_id: str) -> None:
+        follower = self._sessions.pop(session_id, None)
+        if follower is not None:
+            self.leave(follower)
+
+    # -- what members say ----------------------------------------------------------------
+
+    def updated(self, endpoint: Endpoint, upstream: Upstream | None, message: Message) -> None:
+        """A member said that a resource changed; `upstream` is None for its control session."""
+        try:
+            params = parse_object(message.params)
+        except MalformedMessage:
+            return
+        uri = parse_string(params.get("uri"))
+        if uri is None:
+            return
+        if "_meta" in params:
+            meta = parse_object(params["_meta"])
+            meta.pop(SUBSCRIPTION_KEY.decode(), None)  # of our own listen
+            params["_meta"] = Raw(encode_object(meta))
+        control = self._context.supervisors[endpoint.id].control
+        where = upstream or control
+        for followed in tuple(self._of.values()):
+            for subscription in followed.values():
+                if subscription.upstream is where and _concerns(subscription.uri, uri):
+                    subscription.follower.notify_updated(uri, params)
+                    break
+
+    def missed_on(self, control: Upstream) -> None:
+        """Changes on this control session may have gone unheard: tell its followers once."""
+        for followed in tuple(self._of.values()):
+            for uri, subscription in followed.items():
+                if subscription.upstream is control:
+                    subscription.follower.notify_updated(uri, _named(uri))
+
+    def followed_on(self, control: Upstream) -> list[str]:
+        """The URIs that a control session must follow, sorted."""
+        return sorted(
+            {
+                subscription.uri
+                for followed in self._of.values()
+                for subscription in followed.values()
+                if subscription.upstream is control
+            }
+        )
+
+    def look_again(self) -> None:
+        """A session was lost or opened, or a member moved."""
+        if self._of:
+            self._broken.set()
+
+    # -- the owner task ------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._broken.wait()
+            self._broken.clear()
+            try:
+                whole = await self._repair()
+            except Exception:  # noqa: BLE001 - logged; the others are still to be kept
+                _log.exception("taking up subscriptions failed")
+                whole = False
+            self._context.listeners.look_again()
+            if not whole:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                self._broken.set()
+
+    async def _repair(self) -> bool:
+        """Take up what does not hold; False when something of it could not be."""
+        whole = True
+        for follower, followed in tuple(self._of.items()):
+            for uri, subscription in tuple(followed.items()):
+                if self._holds(subscription) or self._of.get(follower, {}).get(uri) is not (
+                    subscription
+                ):
+                    continue
+                try:
+                    await self._take_up(subscription)
+                except (_Refused, GatewayError):
+                    whole = False
+                    continue
+                # Something may have been missed meanwhile.
+                subscription.follower.notify_updated(uri, _named(uri))
+        return whole
+
+    def _holds(self, subscription: _Subscription) -> bool:
+        upstream = subscription.upstream
+        if upstream is None or upstream.lost:
+            return False
+        endpoint = self._context.group.endpoints.get(subscription.endpoint_id)
+        if endpoint is None or not endpoint.may_serve:
+            return False
+        control = self._context.supervisors[endpoint.id].control
+        own = subscription.follower.caller.session
+        return upstream is control or (
+            own is not None and upstream in self._context.upstreams.peek(own.id)
+        )
+
+    async def _take_up(self, subscription: _Subscription) -> None:
+        """Subscribe at a member that has the resource. Raises `GatewayError` or `_Refused`."""
+        context, caller = self._context, subscription.follower.caller
+        members = context.aiming.followed_at(subscription.uri, caller)
+        facts = CallFacts(
+            kind=Kind.RESOURCE,
+            name=subscription.uri,
+            members=members,
+            safe_on=context.policy.members,
+            pinned=None,
+            tenant=caller.tenant,
+            hash_key=b"",
+            route=None,
+        )
+        selection = context.selector.select(facts)
+        if isinstance(selection, Refusal):
+            raise NoMember(selection.reason, "no member can follow this resource now")
+        endpoint = selection.endpoint
+        try:
+            async with asyncio.timeout(_SECONDS):
+                upstream = await self._upstream(endpoint, caller)
+                if not upstream.handshake.modern:
+                    await _ask(upstream, "resources/subscribe", subscription.uri)
+        except (MemberFailure, TimeoutError) as fault:
+            reason = fault.reason if isinstance(fault, MemberFailure) else "no answer in time"
+            raise NoMember("subscribe", f"{endpoint.member}: {reason}", retryable=True) from fault
+        subscription.endpoint_id, subscription.upstream = endpoint.id, upstream
+        if upstream.handshake.modern:
+            context.listeners.look_again()
+
+    async def _upstream(self, endpoint: Endpoint, caller: Caller) -> Upstream:
+        context = self._context
+        if caller.session is None or context.settings[endpoint.id].shared:
+            found = context.supervisors[endpoint.id].ready()
+        else:
+            found = context.claim(endpoint, caller).upstream
+        return await found if isinstance(found, asyncio.Future) else found
+
+    async def _give_up(self, subscription: _Subscription) -> None:
+        """Unsubscribe where nobody else follows the URI; what becomes of it does not matter."""
+        upstream = subscription.upstream
+        if upstream is None or upstream.lost:
+            return
+        if upstream.handshake.modern:
+            self._context.listeners.look_again()
+            return
+        if subscription.uri in self.followed_on(upstream):
+            return
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await _ask(upstream, "resources/unsubscribe", subscription.uri)
+        except (MemberFailure, TimeoutError, _Refused):
+            return
+
+
+async def _ask(upstream: Upstream, method: str, uri: str) -> None:
+    exchange = upstream.request(method, b'{"uri":%b}' % encode_json(uri), safe=True)
+    try:
+        while not (message := await exchange.next()).is_response:
+            pass
+    finally:
+        exchange.close()
+    if message.is_error:
+        raise _Refused(bytes(message.error))
+
+
+def _named(uri: str) -> dict[str, Raw]:
+    return {"uri": Raw(encode_json(uri))}
+
+
+def _concerns(followed: str, changed: str) -> bool:
+    """A server may name a part of the resource that was subscribed to (MCP, resources)."""
+    return changed == followed or changed.startswith(followed.rstrip("/") + "/")
