@@ -245,8 +245,10 @@ class GroupService:
         uri = parse_string(parse_object(message.params).get("uri"))
         if uri is None:
             raise MalformedMessage(INVALID_PARAMS, '"uri" must be a string')
+        await self.first_catalogues()
+        if not self.context.view(caller).subscribable:
+            raise MalformedMessage(METHOD_NOT_FOUND, f"Method not found: {message.method}")
         if message.method == "resources/subscribe":
-            await self.first_catalogues()
             return await self.context.subscriptions.subscribe(caller, uri)
         await self.context.subscriptions.unsubscribe(caller, uri)
         return None
