@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.suite import required_scenarios, run_server_suite
+from tests.harness.gateway import Gateway
 from tests.harness.members import HttpMember, stdio
 from tests.harness.processes import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from tests.conformance.suite import Outcome
@@ -79,6 +82,14 @@ def unpassed(run: Run, outcomes: dict[str, Outcome]) -> dict[str, tuple[str, ...
     }
 
 
+def named(faults: dict[str, tuple[str, ...]]) -> str:
+    """Scenarios and what they found, a line each."""
+    lines = []
+    for name in sorted(faults):
+        lines += [f"  {name}", *(f"    {fault}" for fault in faults[name] or ("nothing passed",))]
+    return "\n".join(lines)
+
+
 class FixtureHttp(HttpMember):
     """The fixture over HTTP: `async with FixtureHttp("a") as member`."""
 
@@ -94,3 +105,34 @@ class FixtureHttp(HttpMember):
 def fixture_stdio(name: str, **fields: Any) -> dict[str, Any]:
     """The fixture over stdio, as a member of a manifest."""
     return stdio(name, [sys.executable, str(FIXTURE), "stdio"], **fields)
+
+
+async def direct(stack: AsyncExitStack) -> str:
+    """The fixture over HTTP without a gateway; its address."""
+    return (await stack.enter_async_context(FixtureHttp("direct"))).url
+
+
+async def behind_http(stack: AsyncExitStack) -> str:
+    """A gateway with two fixtures over HTTP; its address."""
+    fixtures = [await stack.enter_async_context(FixtureHttp(name)) for name in ("one", "two")]
+    return await _gateway(stack, [fixture.spec() for fixture in fixtures])
+
+
+async def behind_stdio(stack: AsyncExitStack) -> str:
+    """A gateway with two fixtures over stdio, a process for each client session; its address."""
+    members = [fixture_stdio(name, isolation="PerSession") for name in ("one", "two")]
+    return await _gateway(stack, members)
+
+
+async def _gateway(stack: AsyncExitStack, members: list[dict[str, Any]]) -> str:
+    gateway = await stack.enter_async_context(Gateway(members=members))
+    await gateway.all_ready()
+    return gateway.url
+
+
+#: What stands between the suite and the fixture, by name; entered on a stack.
+SETUPS: dict[str, Callable[[AsyncExitStack], Awaitable[str]]] = {
+    "direct": direct,
+    "http": behind_http,
+    "stdio": behind_stdio,
+}
