@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mcpgroup_gateway.serving.interface import Caller
+    from mcpgroup_gateway.wire.param_headers import ParamHeader
 
 BOTH = "application/json, text/event-stream"
 PROGRESS = encode_notification("notifications/progress", b'{"progressToken":1,"progress":1}')
 
 
 class ScriptedCall:
-    """Does what the tool's name says: echo, progress, hold, flood, fail; `{"size": n}` pads."""
+    """Does what the tool's name says: echo, progress, hold, flood, fail.
+
+    `{"size": n}` pads the result, `{"code": n}` makes it an error.
+    """
 
     def __init__(self, service: ScriptedService, message: Message, caller: Caller) -> None:
         self.service = service
@@ -59,6 +63,8 @@ class ScriptedCall:
         if name == "progress" and sink is not None:
             await sink.send(PROGRESS)
             await sink.send(PROGRESS)
+        if "code" in params:
+            return encode_error(self.raw_id, error_object(int(bytes(params["code"])), "scripted"))
         while name == "flood" and self.cancelled is None and not self.released.is_set():
             assert sink is not None
             await sink.send(encode_notification("notifications/message", b'{"x":"%b"}' % PAD))
@@ -95,6 +101,7 @@ class ScriptedService:
     holding: asyncio.Event = field(default_factory=asyncio.Event)
     cancels: asyncio.Event = field(default_factory=asyncio.Event)
     flooded: int = 0
+    declared: tuple[ParamHeader, ...] = ()
 
     async def initialize(self, params: dict[str, Raw], protocol_version: str) -> bytes:
         if "explode" in params:
@@ -108,6 +115,9 @@ class ScriptedService:
 
     async def discover(self, caller: Caller) -> bytes:
         return b'{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}'
+
+    def param_headers(self, tool: str, caller: Caller) -> tuple[ParamHeader, ...]:
+        return self.declared
 
     def notify(self, message: Message, caller: Caller) -> None:
         self.notified.append(message)
@@ -271,3 +281,28 @@ async def until(condition: Any, seconds: float = 5.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.005)
+
+
+MODERN = "2026-07-28"
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+
+
+def modern(
+    method: str, request_id: Any = 1, meta: dict[str, Any] | None = None, **params: Any
+) -> dict[str, Any]:
+    """A request of the modern era; `meta` adds to `_meta`, a None in it takes away."""
+    said = {VERSION_KEY: MODERN, CAPABILITIES_KEY: {}, **(meta or {})}
+    params["_meta"] = {key: value for key, value in said.items() if value is not None}
+    return request(method, request_id, **params)
+
+
+def modern_headers(body: dict[str, Any], **changes: str | None) -> dict[str, Any]:
+    """The headers that go with a modern request; `changes` as for `Wire.request`."""
+    params = body.get("params", {})
+    return {
+        "mcp_protocol_version": MODERN,
+        "mcp_method": body.get("method"),
+        "mcp_name": params.get("name", params.get("uri")),
+        **changes,
+    }

@@ -80,7 +80,7 @@ BAD = {
     "form": Bad(PING, 415, -32600, "application/json", {"Content-Type": "text/plain"}),
     "latin": Bad(PING, 415, -32600, "UTF-8", {"Content-Type": "application/json; charset=latin-1"}),
     "no session": Bad(PING, 404, -32600, "session not found", session="no-such-session"),
-    "version": Bad(PING, 400, -32022, "not supported", {"MCP-Protocol-Version": "1999-01-01"}),
+    "version": Bad(PING, 400, -32602, "_meta", {"MCP-Protocol-Version": "1999-01-01"}),
     "host": Bad(PING, 403, -32600, "Host", {"Host": "evil.example"}),
     "origin": Bad(PING, 403, -32600, "Origin", {"Origin": "https://evil.example"}),
 }

@@ -185,7 +185,7 @@ async def test_content_type_must_be_json(
     ("version", "status"),
     [(None, 200), ("2025-03-26", 200), ("2024-11-05", 200), ("2026-07-28", 400), ("x", 400)],
 )
-async def test_the_version_header_must_be_known(
+async def test_a_version_that_is_not_legacy_asks_for_the_modern_era(
     stage: Stage, version: str | None, status: int
 ) -> None:
     session = await stage.session("2025-11-25")
@@ -194,8 +194,8 @@ async def test_the_version_header_must_be_known(
     )
     assert answer.status == status
     if status == 400:
-        assert answer.json["error"]["code"] == -32022
-        assert "2025-11-25" in answer.json["error"]["data"]["supported"]
+        assert answer.json["error"]["code"] == -32602
+        assert "_meta" in answer.json["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,7 @@ class View:
             frozenset({member}) if self._is_safe(kind, entry) else frozenset(),
             pinned=member,
             definition=entry.definition if entry else "",
+            param_headers=entry.param_headers if entry else (),
         )
 
     def resource_fallback(self, uri: str) -> tuple[str, ...]:
@@ -207,7 +208,13 @@ class View:
     ) -> Resolution:
         members = tuple(sorted(meaning.members, key=self._order.__getitem__))
         safe = (m for m in members if self._is_safe(kind, offers[m][name]))
-        return Resolution(name, members, frozenset(safe), definition=meaning.definition)
+        return Resolution(
+            name,
+            members,
+            frozenset(safe),
+            definition=meaning.definition,
+            param_headers=meaning.entry.param_headers if meaning.entry else (),
+        )
 
     def _is_safe(self, kind: Kind, entry: Entry | None) -> bool:
         if kind is not Kind.TOOL:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcpgroup_gateway.wire.envelope import MalformedMessage, parse_object, parse_string
+from mcpgroup_gateway.wire.param_headers import ParamHeader, read_param_headers
 from mcpgroup_gateway.wire.protocol import Kind
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Entry:
     object, untouched. Two entries of one name are the same thing when their `definition` is equal:
     a hash of the canonical `inputSchema` (prompts: `arguments`), empty for resources and
     templates. `safe` says that using it twice does no harm: everything that is read, and tools
-    whose annotations say `readOnlyHint` or `idempotentHint`.
+    whose annotations say `readOnlyHint` or `idempotentHint`. `param_headers` are the arguments that
+    modern clients repeat in headers.
     """
 
     kind: Kind
@@ -40,21 +42,25 @@ class Entry:
     raw: bytes
     definition: str
     safe: bool
+    param_headers: tuple[ParamHeader, ...] = ()
 
 
-def parse_entries(kind: Kind, items: Iterable[Raw]) -> tuple[tuple[Entry, ...], list[str]]:
+def parse_entries(
+    kind: Kind, items: Iterable[Raw], *, modern: bool = False
+) -> tuple[tuple[Entry, ...], list[str]]:
     """Read the items of one list, all pages together.
 
     Returns the entries and one sentence for each item that is left out: one bad entry must not
     hide the others. Left out are items without a name, tools without an `inputSchema` object
     (clients refuse a whole list over one), tools that run only as tasks, which the gateway does
-    not declare (DESIGN-MCP section 6), and repeated names after the first.
+    not declare (DESIGN-MCP section 6), and repeated names after the first. So are, of a `modern`
+    member, tools with invalid `x-mcp-header` annotations; to a legacy one these mean nothing.
     """
     entries: dict[str, Entry] = {}
     faults: list[str] = []
     for index, item in enumerate(items):
         try:
-            entry = _parse(kind, bytes(item))
+            entry = _parse(kind, bytes(item), modern=modern)
         except (ValueError, RecursionError) as fault:
             reason = fault.text if isinstance(fault, MalformedMessage) else str(fault)
             faults.append(f"{kind.value}[{index}] is left out: {reason}")
@@ -66,7 +72,7 @@ def parse_entries(kind: Kind, items: Iterable[Raw]) -> tuple[tuple[Entry, ...], 
     return tuple(entries.values()), faults
 
 
-def _parse(kind: Kind, raw: bytes) -> Entry:
+def _parse(kind: Kind, raw: bytes, *, modern: bool) -> Entry:
     members = parse_object(raw)
     key = NAME_KEY[kind]
     name = parse_string(members.get(key))
@@ -78,7 +84,13 @@ def _parse(kind: Kind, raw: bytes) -> Entry:
             raise ValueError(f"the inputSchema of {name!r} is not an object")
         if _runs_only_as_task(members):
             raise ValueError(f"{name!r} can only be called as a task")
-        return Entry(kind, name, raw, _canonical_hash(schema), _is_safe(members))
+        try:
+            headers = read_param_headers(schema)
+        except ValueError as fault:
+            if modern:
+                raise ValueError(f"{name!r}: {fault}") from fault
+            headers = ()
+        return Entry(kind, name, raw, _canonical_hash(schema), _is_safe(members), headers)
     if kind is Kind.PROMPT:
         # No arguments and an empty list of them are the same to a caller.
         arguments = bytes(members.get("arguments", b"[]"))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.entries import Entry, MemberCatalogue
     from mcpgroup_gateway.core.filters import Filters
     from mcpgroup_gateway.core.policy import NamesPolicy
+    from mcpgroup_gateway.wire.param_headers import ParamHeader
 
 #: MCP 2025-11-25 wants names of at most 128 characters; clients refuse longer ones.
 MAX_NAME_LENGTH = 128
@@ -65,7 +66,8 @@ class Resolution:
 
     `name` is bare: what the member is asked for, and what filters, routes and metrics see.
     `members` are the candidates in manifest order, `safe_on` those of them on which the call may
-    run twice. `pinned` is the member that a prefix names.
+    run twice. `pinned` is the member that a prefix names. `param_headers` are those of the
+    definition, which all candidates share.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Resolution:
     safe_on: frozenset[str]
     pinned: str | None = None
     definition: str = ""
+    param_headers: tuple[ParamHeader, ...] = ()
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from mcpgroup_gateway.wire.protocol import LATEST_VERSION, LEGACY_VERSIONS, MEMBER_VERSIONS
+from mcpgroup_gateway.wire.protocol import LATEST_VERSION, LEGACY_VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,14 +100,6 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def is_served_version(value: str) -> bool:
-    """True for the `MCP-Protocol-Version` values of the eras that are served here.
-
-    2024-11-05 is among them: clients of that revision that use this transport exist.
-    """
-    return value in MEMBER_VERSIONS
 
 
 def negotiate(requested: str) -> str:

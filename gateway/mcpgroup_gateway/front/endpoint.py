@@ -13,15 +13,16 @@ from mcpgroup_gateway.front.bodies import BodyBroken, BodyTooLarge, BodyTooSlow,
 from mcpgroup_gateway.front.checks import (
     AccessPolicy,
     is_json,
-    is_served_version,
     is_text,
     read_accept,
 )
+from mcpgroup_gateway.front.modern import check_legacy, is_modern
+from mcpgroup_gateway.front.modern_posts import ModernPostHandler
 from mcpgroup_gateway.front.posts import Head, PostHandler
 from mcpgroup_gateway.front.responses import preflight, respond
 from mcpgroup_gateway.front.streams import EventWriter, PostChannel, Streams, listen
 from mcpgroup_gateway.wire.envelope import PARSE_ERROR
-from mcpgroup_gateway.wire.protocol import SESSION_HEADER, VERSION_HEADER
+from mcpgroup_gateway.wire.protocol import HEADER_MISMATCH, SESSION_HEADER, VERSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,13 +44,14 @@ _ACCEPT: Final = istr("Accept")
 _CONTENT_TYPE: Final = istr("Content-Type")
 _SESSION: Final = istr(SESSION_HEADER)
 _VERSION: Final = istr(VERSION_HEADER)
+_ASKED_HEADERS: Final = istr("Access-Control-Request-Headers")
 
 
 class Endpoint:
     """Answers every request on the port; nothing that a client sends makes it raise.
 
-    `in_flight` counts requests other than GET streams, `last_active` is the clock's time of the
-    last arrival or end of one.
+    `in_flight` counts requests other than GET streams and subscriptions, `last_active` is the
+    clock's time of the last arrival or end of one.
     """
 
     def __init__(
@@ -65,10 +67,11 @@ class Endpoint:
         self._observer = observer
         self._clock = clock
         self._posts = PostHandler(service, sessions, settings, observer, clock)
+        self._modern_posts = ModernPostHandler(service, self._posts, settings, observer, clock)
         self.streams = Streams(clock)
         self.draining = False
         self.refusing = False
-        self.in_flight = 0
+        self._requests = 0
         self.last_active = clock()
         self.update(settings)
 
@@ -76,9 +79,14 @@ class Endpoint:
     def running(self) -> int:
         return self._posts.running
 
+    @property
+    def in_flight(self) -> int:
+        return self._requests - self._modern_posts.listening
+
     def update(self, settings: FrontSettings) -> None:
         self._settings = settings
         self._posts.settings = settings
+        self._modern_posts.settings = settings
         self._policy = AccessPolicy(
             loopback=settings.loopback,
             hosts=settings.allowed_hosts,
@@ -105,20 +113,23 @@ class Endpoint:
                 return self._respond(replies.refusal(404, "MCP is served at /mcp"), origin)
             method = request.method
             if method == "OPTIONS":
-                return preflight(origin, self._settings.tenant_header, close=self.draining)
+                asked = ",".join(headers.getall(_ASKED_HEADERS, []))
+                return preflight(origin, self._settings.tenant_header, asked, close=self.draining)
+            if method in ("GET", "DELETE") and is_modern(headers.getall(_VERSION, [])):
+                return self._respond(replies.posts_only(method), origin)
             if method == "GET":
                 return await self._get(request, origin)
             if method not in ("POST", "DELETE"):
                 text = f"{method} is not allowed; use GET, POST, DELETE or OPTIONS"
                 return self._respond(replies.refusal(405, text), origin)
-            self.in_flight += 1
+            self._requests += 1
             self.last_active = self._clock()
             try:
                 if method == "POST":
                     return await self._post(request, origin)
                 return self._respond(self._delete(request), origin)
             finally:
-                self.in_flight -= 1
+                self._requests -= 1
                 self.last_active = self._clock()
         except Exception:  # by construction no request ends in an HTTP 500
             logger.exception("a request failed inside the gateway")
@@ -130,12 +141,6 @@ class Endpoint:
     def _unavailable(self) -> Reply:
         self._observer.request_refused("draining")
         return replies.draining(self._service.name)
-
-    def _check_version(self, request: web.BaseRequest) -> Reply | None:
-        version = request.headers.get(_VERSION)
-        if version is None or is_served_version(version):
-            return None
-        return replies.unsupported_version(version)
 
     async def _post(self, request: web.BaseRequest, origin: str | None) -> web.StreamResponse:
         headers = request.headers
@@ -149,9 +154,6 @@ class Endpoint:
         if not accepts.json and not accepts.events:
             text = "Accept must allow application/json and text/event-stream"
             return self._respond(replies.refusal(406, text), origin)
-        refused = self._check_version(request)
-        if refused is not None:
-            return self._respond(refused, origin)
         tenant = None
         if self._tenant is not None:
             tenants = headers.getall(self._tenant, [])
@@ -173,7 +175,13 @@ class Endpoint:
             return self._respond(reply._replace(close=True), origin)
         head = Head(headers.get(_SESSION), accepts, tenant, request.remote or "", headers)
         channel = PostChannel(request, origin, self.streams)
-        answered = await self._posts.handle(head, body, channel)
+        if is_modern(headers.getall(_VERSION, [])):
+            answered = await self._modern_posts.handle(head, body, channel)
+        elif (modern_id := check_legacy(body)) is not None:
+            text = f"{VERSION_HEADER} must repeat the protocolVersion of _meta"
+            answered = replies.refusal(400, text, code=HEADER_MISMATCH, raw_id=modern_id)
+        else:
+            answered = await self._posts.handle(head, body, channel)
         if answered is None:
             if channel.response is not None:
                 return channel.response
@@ -188,9 +196,6 @@ class Endpoint:
         if not accepts.events:
             text = "Accept must allow text/event-stream"
             return self._respond(replies.refusal(406, text), origin)
-        refused = self._check_version(request)
-        if refused is not None:
-            return self._respond(refused, origin)
         if session_id is None:
             text = "a stream needs a session: Mcp-Session-Id"
             return self._respond(replies.refusal(400, text), origin)
@@ -206,9 +211,6 @@ class Endpoint:
     def _delete(self, request: web.BaseRequest) -> Reply:
         if self.refusing:
             return self._unavailable()
-        refused = self._check_version(request)
-        if refused is not None:
-            return refused
         session_id = request.headers.get(_SESSION)
         if session_id is None:
             return replies.refusal(400, "DELETE needs a session: Mcp-Session-Id")

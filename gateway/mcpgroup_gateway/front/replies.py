@@ -11,18 +11,14 @@ from mcpgroup_gateway.wire.envelope import (
     encode_error,
     error_object,
 )
-from mcpgroup_gateway.wire.protocol import LEGACY_VERSIONS
 from mcpgroup_gateway.wire.refusals import Draining, GatewayError, Overloaded
-
-#: MCP 2026-07-28, UnsupportedProtocolVersion; its data is {supported, requested}.
-UNSUPPORTED_VERSION: Final = -32022
 
 
 class Reply(NamedTuple):
     """A complete answer: without `media` it has no content type.
 
     `session_id` is announced to the client, `retry_after` is in seconds, `close` ends
-    the connection.
+    the connection; `allow` names the methods that a 405 leaves, None for all that we know.
     """
 
     status: int
@@ -31,6 +27,7 @@ class Reply(NamedTuple):
     session_id: str | None = None
     retry_after: int | None = None
     close: bool = False
+    allow: str | None = None
 
 
 ACCEPTED: Final = Reply(202, media=None)
@@ -50,12 +47,10 @@ def refusal(
     return Reply(status, encode_error(raw_id, error_object(code, text)))
 
 
-def unsupported_version(requested: str) -> Reply:
-    # Header values may hold bytes that are no UTF-8, which JSON cannot repeat.
-    shown = requested[:64].encode("ascii", "replace").decode()
-    data: dict[str, object] = {"supported": list(LEGACY_VERSIONS), "requested": shown}
-    text = f"MCP-Protocol-Version is not supported; use one of {', '.join(LEGACY_VERSIONS)}"
-    return Reply(400, encode_error(None, error_object(UNSUPPORTED_VERSION, text, data)))
+def posts_only(method: str) -> Reply:
+    """The modern era has neither streams to GET nor sessions to DELETE."""
+    text = f"{method} is not allowed with this MCP-Protocol-Version; use POST"
+    return refusal(405, text)._replace(allow="POST, OPTIONS")
 
 
 def internal_error(raw_id: bytes | None = None) -> bytes:

@@ -5,13 +5,20 @@ The header sets are built once; a response copies one of them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from mcpgroup_gateway.front.checks import EVENTS, JSON
-from mcpgroup_gateway.wire.protocol import SESSION_HEADER, VERSION_HEADER
+from mcpgroup_gateway.wire.param_headers import PREFIX
+from mcpgroup_gateway.wire.protocol import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    SESSION_HEADER,
+    VERSION_HEADER,
+)
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.front.replies import Reply
@@ -41,9 +48,11 @@ _ALLOWED_HEADERS: Final = (
     SESSION_HEADER,
     VERSION_HEADER,
     "Last-Event-ID",
-    "Mcp-Method",
-    "Mcp-Name",
+    METHOD_HEADER,
+    NAME_HEADER,
 )
+#: Which headers repeat arguments is said by each tool; a browser has to ask for them by name.
+_PARAM_HEADER: Final = re.compile(rf"{PREFIX}[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z", re.IGNORECASE)
 
 
 def _allow_origin(headers: CIMultiDict[str], origin: str) -> None:
@@ -66,7 +75,7 @@ def respond(reply: Reply, origin: str | None, *, close: bool) -> web.Response:
     if reply.retry_after is not None:
         response.headers["Retry-After"] = str(reply.retry_after)
     if reply.status == 405:
-        response.headers["Allow"] = METHODS
+        response.headers["Allow"] = reply.allow or METHODS
     if close or reply.close:
         response.force_close()
     return response
@@ -82,13 +91,21 @@ def stream_response(origin: str | None, *, close: bool) -> web.StreamResponse:
     return response
 
 
-def preflight(origin: str | None, tenant_header: str | None, *, close: bool) -> web.Response:
-    """The answer to OPTIONS, which needs no credentials."""
+def preflight(
+    origin: str | None, tenant_header: str | None, asked: str, *, close: bool
+) -> web.Response:
+    """The answer to OPTIONS, which needs no credentials.
+
+    `asked` is its `Access-Control-Request-Headers`.
+    """
     response = web.Response(status=204, headers=_EVERY)
     response.headers["Allow"] = METHODS
     if origin is not None:
         _allow_origin(response.headers, origin)
-        names = (*_ALLOWED_HEADERS, tenant_header) if tenant_header else _ALLOWED_HEADERS
+        names = [*_ALLOWED_HEADERS]
+        if tenant_header:
+            names.append(tenant_header)
+        names += [name for each in asked.split(",") if _PARAM_HEADER.match(name := each.strip())]
         response.headers["Access-Control-Allow-Methods"] = METHODS
         response.headers["Access-Control-Allow-Headers"] = ", ".join(names)
         response.headers["Access-Control-Max-Age"] = "600"

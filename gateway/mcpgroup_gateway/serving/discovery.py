@@ -87,7 +87,7 @@ async def _read_kind(
             _log.warning("member %s repeats a cursor of %s", member, LIST_METHOD_OF[kind])
             break
         seen.add(bytes(cursor))
-    entries, faults = parse_entries(kind, items[:_MAX_ENTRIES])
+    entries, faults = parse_entries(kind, items[:_MAX_ENTRIES], modern=control.handshake.modern)
     for text in faults[:10]:
         _log.warning("member %s: %s", member, text)
     return entries

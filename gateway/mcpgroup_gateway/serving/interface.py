@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.members.upstream import ClientIdentity
     from mcpgroup_gateway.serving.sessions import Session
     from mcpgroup_gateway.wire.envelope import Message, Raw
+    from mcpgroup_gateway.wire.param_headers import ParamHeader
 
 
 class Sink(Protocol):
@@ -91,6 +92,13 @@ class Service(Protocol):
 
     async def discover(self, caller: Caller) -> bytes:
         """The bytes of a complete `server/discover` result; waits like `initialize`."""
+        ...
+
+    def param_headers(self, tool: str, caller: Caller) -> tuple[ParamHeader, ...]:
+        """The arguments of a tool, by the name that `caller` sees, that come in headers too.
+
+        Empty also for a tool that nobody is known to offer.
+        """
         ...
 
     def respond(self, message: Message, caller: Caller) -> None:

@@ -35,6 +35,7 @@ from mcpgroup_gateway.wire.protocol import (
     LOG_LEVELS,
     MODERN_VERSIONS,
     SERVER_INFO_KEY,
+    Kind,
 )
 from mcpgroup_gateway.wire.refusals import GatewayError
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.interface import Call
     from mcpgroup_gateway.serving.sessions import Session, SessionTable
     from mcpgroup_gateway.wire.envelope import Message, Raw
-    from mcpgroup_gateway.wire.protocol import Kind
+    from mcpgroup_gateway.wire.param_headers import ParamHeader
 
 _EMPTY_RESULT: Final = b"{}"
 #: Notifications of clients that may be on their way to members at once.
@@ -107,10 +108,23 @@ class GroupService:
         instructions = view.instructions()
         if instructions is not None:
             members.append(b'"instructions":%b' % encode_json(instructions))
-        # What clients see may depend on their tenant, and members come and go.
-        members.append(b'"resultType":"complete","ttlMs":0,"cacheScope":"private"')
-        members.append(b'"_meta":{"%b":%b}' % (SERVER_INFO_KEY, encode_json(self._info())))
+        members.append(self._modern_members())
         return b"{%b}" % b",".join(members)
+
+    def _modern_members(self) -> bytes:
+        """What each result of the gateway itself says to a modern client besides its content.
+
+        It is not to be cached: what clients see may depend on their tenant, and members come and
+        go.
+        """
+        return b'"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"%b":%b}' % (
+            SERVER_INFO_KEY,
+            encode_json(self._info()),
+        )
+
+    def param_headers(self, tool: str, caller: Caller) -> tuple[ParamHeader, ...]:
+        resolution = self.context.view(caller).resolve(Kind.TOOL, tool)
+        return () if resolution is None else resolution.param_headers
 
     def respond(self, message: Message, caller: Caller) -> None:
         if caller.session is not None:
@@ -186,9 +200,10 @@ class GroupService:
             if cursor is None:
                 raise MalformedMessage(INVALID_PARAMS, '"cursor" must be a string')
         try:
-            return self.context.view(caller).listing(kind).page(cursor)
+            page = self.context.view(caller).listing(kind).page(cursor)
         except BadCursor as fault:
             raise MalformedMessage(INVALID_PARAMS, f"invalid cursor: {fault}") from fault
+        return b"%b,%b}" % (page[:-1], self._modern_members()) if caller.modern else page
 
     def lists_changed(self, kinds: Iterable[Kind], audience: Audience) -> None:
         """Tell each session that sees it once for each capability whose lists changed."""

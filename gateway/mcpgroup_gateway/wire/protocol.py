@@ -21,6 +21,14 @@ ASSUMED_VERSION: Final = "2025-03-26"
 
 SESSION_HEADER: Final = "Mcp-Session-Id"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
+#: What modern requests repeat of their body, for intermediaries.
+METHOD_HEADER: Final = "Mcp-Method"
+NAME_HEADER: Final = "Mcp-Name"
+
+#: Error codes of 2026-07-28.
+HEADER_MISMATCH: Final = -32020
+MISSING_CLIENT_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
 
 #: Keys of `_meta` with which a modern request says what `initialize` used to say.
 VERSION_KEY: Final = b"io.modelcontextprotocol/protocolVersion"
@@ -79,6 +87,8 @@ KNOWN_METHODS: Final = frozenset(
     {
         "initialize",
         "ping",
+        "server/discover",
+        "subscriptions/listen",
         "logging/setLevel",
         "resources/subscribe",
         "resources/unsubscribe",

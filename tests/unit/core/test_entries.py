@@ -129,3 +129,27 @@ def test_a_tool_that_runs_only_as_a_task_is_left_out() -> None:
     )
     assert [entry.name for entry in entries] == ["may", "odd"]
     assert faults == ["tools[0] is left out: 'needs' can only be called as a task"]
+
+
+ANNOTATED = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
+BADLY_ANNOTATED = {"type": "object", "properties": {"a": {"type": "array", "x-mcp-header": "A"}}}
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_a_tool_says_which_arguments_come_in_headers(*, modern: bool) -> None:
+    item = Raw(tool(inputSchema=ANNOTATED).encode())
+    (entry,), faults = parse_entries(Kind.TOOL, [item], modern=modern)
+    assert [header.name for header in entry.param_headers] == ["Mcp-Param-A"]
+    assert not faults
+
+
+def test_an_invalid_annotation_hides_a_tool_of_a_modern_member_only() -> None:
+    item = Raw(tool(inputSchema=BADLY_ANNOTATED).encode())
+    entries, faults = parse_entries(Kind.TOOL, [item], modern=True)
+    assert not entries
+    assert faults == [
+        "tools[0] is left out: 't': x-mcp-header of 'a' needs the type string, integer, boolean"
+    ]
+    (entry,), faults = parse_entries(Kind.TOOL, [item])
+    assert entry.param_headers == ()
+    assert not faults

@@ -11,7 +11,6 @@ from mcpgroup_gateway.front.checks import (
     AccessPolicy,
     is_json,
     is_loopback,
-    is_served_version,
     is_text,
     negotiate,
     read_accept,
@@ -50,7 +49,6 @@ def test_the_most_specific_range_of_accept_decides(value: str, expected: Accepts
 def test_no_header_makes_a_check_fail(value: str) -> None:
     assert isinstance(read_accept(value), Accepts)
     assert is_json(value) in (True, False)
-    assert is_served_version(value) in (True, False)
     assert LOOPBACK.allows_host(value) in (True, False)
     assert LOOPBACK.allows_origin(value) in (True, False)
 
@@ -140,8 +138,6 @@ def test_a_list_of_hosts_that_are_none_does_not_allow_all() -> None:
 def test_versions_are_negotiated_down_to_nothing_older_than_2025_03_26() -> None:
     assert negotiate("2025-03-26") == "2025-03-26"
     assert negotiate("2024-11-05") == negotiate("2026-07-28") == "2025-11-25"
-    assert is_served_version("2024-11-05")
-    assert not is_served_version("2026-07-28")
 
 
 def test_header_bytes_that_are_no_text_are_seen() -> None:
