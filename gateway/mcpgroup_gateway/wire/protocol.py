@@ -87,8 +87,6 @@ KNOWN_METHODS: Final = frozenset(
     {
         "initialize",
         "ping",
-        "server/discover",
-        "subscriptions/listen",
         "logging/setLevel",
         "resources/subscribe",
         "resources/unsubscribe",
