@@ -19,6 +19,7 @@ from mcpgroup_api.members import (
     SecretKeyRef,
     StdioSource,
     Tls,
+    Transport,
     ValueSource,
 )
 from mcpgroup_api.policies import (
@@ -84,6 +85,7 @@ __all__ = [
     "Strategy",
     "TenantSource",
     "Tls",
+    "Transport",
     "ValueSource",
     "Violation",
     "warnings",

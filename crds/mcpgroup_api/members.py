@@ -33,6 +33,14 @@ class Isolation(StrEnum):
     SHARED = "Shared"
 
 
+class Transport(StrEnum):
+    """How a member at a URL is spoken to."""
+
+    AUTO = "Auto"
+    STREAMABLE_HTTP = "StreamableHttp"
+    SSE = "Sse"
+
+
 class SecretKeyRef(Model):
     """One key of a Secret; locally the file `<name>/<key>` under `--secrets`."""
 
@@ -89,7 +97,7 @@ class Tls(Model):
 
 
 class HttpSource(Model):
-    """A server that speaks streamable HTTP at a URL."""
+    """A server that speaks streamable HTTP, or the older HTTP+SSE transport, at a URL."""
 
     url: Url
     """Where the server answers, as in `https://example.com/mcp`."""
@@ -152,6 +160,9 @@ class Member(Model):
     """A server at a URL."""
     stdio: StdioSource | None = None
     """A server that is a process beside the gateway."""
+    transport: Annotated[Transport, Field(strict=False)] = Transport.AUTO
+    """What is spoken at the URLs of `http`. Auto finds out for each URL; Sse is the HTTP+SSE
+    transport of MCP 2024-11-05, whose URL often ends in `/sse`."""
     isolation: Annotated[Isolation | None, Field(strict=False)] = None
     """PerSession: one upstream session (or process) for each client session. Shared: one for
     all. Default Shared for `stdio`, PerSession otherwise."""

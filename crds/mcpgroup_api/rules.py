@@ -108,6 +108,8 @@ def member(entry: Member) -> Iterator[Violation]:
                 ("stdio", "env", index, "name"),
                 f"must be unique: env[{first}] has the same name",
             )
+        if entry.transport != "Auto":
+            yield Violation(("transport",), "is allowed with http only: a process has its pipes")
         if not entry.stdio.command[0].strip():
             yield Violation(("stdio", "command", 0), "must name a program")
 

@@ -178,6 +178,46 @@ class EverythingHttp(HttpMember):
         await running.printed(r"listening on port")
 
 
+class OldSse(HttpMember):
+    """A server of the official SDK that speaks the old HTTP+SSE transport."""
+
+    def __init__(self, name: str = "old", *flags: str, path: str = "/sse") -> None:
+        super().__init__(name)
+        self.flags = list(flags)
+        self.path = path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{self.path}"
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        script = str(ROOT / "tests" / "servers" / "sse_server.py")
+        where = ["--port", str(self.port), "--path", self.path]
+        return [sys.executable, script, *where, *self.flags], {}
+
+    async def ready(self, running: Running) -> None:
+        match = await running.printed(r"listening on http://127\.0\.0\.1:(\d+)/")
+        self.port = int(match[1])
+
+
+class EverythingSse(EverythingHttp):
+    """The reference server of npm over the old HTTP+SSE transport."""
+
+    def __init__(self, name: str = "everything-sse") -> None:
+        super().__init__(name)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/sse"
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        self.port = self.port or free_port()
+        return [npm_command("mcp-server-everything"), "sse"], {"PORT": str(self.port)}
+
+    async def ready(self, running: Running) -> None:
+        await running.printed(r"running on port")
+
+
 def free_port() -> int:
     """A port that nobody has at this moment."""
     with socket.socket() as probe:

@@ -6,16 +6,21 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from mcpgroup_api import Transport
 from mcpgroup_gateway.core.outcomes import Failure
+from mcpgroup_gateway.members.http_reach import HttpReach
+from mcpgroup_gateway.members.sse_connector import SseConnector
 from mcpgroup_gateway.members.stdio import MAX_LINE_BYTES, StdioConnector
 from mcpgroup_gateway.members.streamable import StreamableConnector
+from mcpgroup_gateway.members.transport_choice import TransportChoice, UrlTransports
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 from mcpgroup_gateway.secret_files import SecretError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mcpgroup_api import Limits, Member
+    from mcpgroup_gateway.members.http_reach import HttpOptions
     from mcpgroup_gateway.members.upstream import ClientIdentity, Connector, Upstream
     from mcpgroup_gateway.secret_files import SecretFiles
     from mcpgroup_gateway.wire.envelope import Message
@@ -62,17 +67,15 @@ def build_connector(
                 conceal(value)
         return values
 
-    def reach(authority: bytes | None) -> StreamableConnector:
-        return StreamableConnector(
-            member.name,
-            http.url,
-            fallback_urls=http.fallback_urls,
-            headers=headers,
-            ca_pem=authority,
-            insecure_skip_verify=http.tls.insecure_skip_verify,
-            connect_seconds=member.connect_timeout_seconds,
-            response_limit=limits.response_bytes,
-        )
+    def reach(authority: bytes | None) -> Connector:
+        options: HttpOptions = {
+            "headers": headers,
+            "ca_pem": authority,
+            "insecure_skip_verify": http.tls.insecure_skip_verify,
+            "connect_seconds": member.connect_timeout_seconds,
+            "response_limit": limits.response_bytes,
+        }
+        return _over_http(member.transport, member.name, (http.url, *http.fallback_urls), options)
 
     reference = http.tls.ca_secret_ref
     if reference is None:
@@ -80,16 +83,35 @@ def build_connector(
     return _WithAuthority(reach, lambda: secrets.read(reference))
 
 
+def _over_http(
+    transport: Transport, name: str, urls: Sequence[str], options: HttpOptions
+) -> Connector:
+    url, *fallback_urls = urls
+    if transport is Transport.SSE:
+        return SseConnector(HttpReach(name, url, fallback_urls=fallback_urls, **options))
+    if transport is Transport.STREAMABLE_HTTP:
+        return StreamableConnector(name, url, fallback_urls=fallback_urls, **options)
+    return TransportChoice(
+        [
+            UrlTransports(
+                StreamableConnector(name, url, **options),
+                SseConnector(HttpReach(name, url, **options)),
+            )
+            for url in urls
+        ]
+    )
+
+
 class _WithAuthority:
     """A connector whose authority (CA) comes from a Secret, which may change or be missing."""
 
     def __init__(
-        self, reach: Callable[[bytes | None], StreamableConnector], read: Callable[[], bytes]
+        self, reach: Callable[[bytes | None], Connector], read: Callable[[], bytes]
     ) -> None:
         self._reach = reach
         self._read = read
         self._authority: bytes | None = None
-        self._connectors: list[StreamableConnector] = []
+        self._connectors: list[Connector] = []
 
     async def open(
         self,
@@ -132,6 +154,7 @@ def source_identity(member: Member, limits: Limits) -> str:
     exclude = {"idle_seconds"} if member.stdio is not None else {"forward_headers"}
     described = {
         "source": source.model_dump(mode="json", exclude=exclude),
+        "transport": member.transport.value,
         "isolation": member.effective_isolation.value,
         "connectTimeoutSeconds": member.connect_timeout_seconds if member.http else None,
         "responseBytes": limits.response_bytes,

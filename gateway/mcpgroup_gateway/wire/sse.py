@@ -11,6 +11,8 @@ from typing import Final
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
+#: What is kept (bytes) of the beginning and of the end of an event that was skipped.
+CUT_BYTES: Final = 256
 
 
 class EventTooLarge(ValueError):
@@ -19,11 +21,15 @@ class EventTooLarge(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`data` joins its lines with LF; `id` is the last event id seen so far, "" when none was."""
+    """`data` joins its lines with LF; `id` is the last event id seen so far, "" when none was.
+
+    Of an event that is not `whole`, `data` is the beginning and the end.
+    """
 
     data: bytes
     event: str
     id: str
+    whole: bool = True
 
 
 class EventParser:
@@ -32,11 +38,15 @@ class EventParser:
     `retry_seconds` is the reconnection time that the server asked for, None when it did not.
     `last_id` changes when an event is complete, so that a stream that breaks inside of an event is
     resumed before it. Memory is bounded by `max_event_bytes`; an event above it raises
-    `EventTooLarge`.
+    `EventTooLarge`, or with `skips` is read over and returned as one that is not whole.
     """
 
-    def __init__(self, max_event_bytes: int) -> None:
+    def __init__(self, max_event_bytes: int, *, skips: bool = False) -> None:
         self._limit = max_event_bytes
+        self._skips = skips
+        self._cut: bytes | None = None
+        self._tail = b""
+        self._inside_line = False
         self._buffer = bytearray()
         self._scanned = 0
         self._data: list[bytes] = []
@@ -81,30 +91,55 @@ class EventParser:
             self._line(bytes(buffer[start:end]), events)
             start = position = following
         del buffer[:start]
-        self._scanned = len(buffer)
         if len(buffer) + self._size > self._limit:
-            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+            self._exceeded(bytes(buffer[:CUT_BYTES]).removeprefix(b"data:"))
+        if self._cut is not None and len(buffer) > CUT_BYTES:
+            del buffer[:-CUT_BYTES]
+            self._inside_line = True
+        self._scanned = len(buffer)
         return events
+
+    def _exceeded(self, rest: bytes) -> None:
+        """The event is over the limit: fail, or forget all of it but its beginning."""
+        if not self._skips:
+            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+        if self._cut is None:
+            self._cut = b"\n".join([*self._data, rest])[:CUT_BYTES]
+        self._data = []
+        self._size = 0
 
     def _line(self, line: bytes, events: list[Event]) -> None:
         if not line:
             if self._next_id is not None:
                 self.last_id = self._next_id
                 self._next_id = None
-            if self._data:
+            if self._cut is not None:
+                cut = self._cut + self._tail
+                events.append(Event(cut, self._event, self.last_id, whole=False))
+                self._cut = None
+                self._tail = b""
+            elif self._data:
                 events.append(Event(b"\n".join(self._data), self._event, self.last_id))
             self._data = []
             self._size = 0
             self._event = ""
             return
+        if self._inside_line:
+            self._inside_line = False
+            self._tail = line[-CUT_BYTES:]
+            return
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
         if name == b"data":
+            if self._cut is not None:
+                self._tail = (self._tail + value)[-CUT_BYTES:]
+                return
             self._data.append(value)
             self._size += len(value) + 1
             if self._size > self._limit:
-                raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+                self._exceeded(b"")
+                self._tail = value[-CUT_BYTES:]
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id":

@@ -160,6 +160,14 @@ ACCEPTED: list[Case] = [
             tls={"caSecretRef": {"name": "ca", "key": "ca.crt"}, "insecureSkipVerify": True},
         ),
     ),
+    *[
+        Case(
+            f"the transport {transport}",
+            {"members": [{"name": "a", "http": {"url": "http://x/sse"}, "transport": transport}]},
+        )
+        for transport in ("Auto", "StreamableHttp", "Sse")
+    ],
+    Case("a process whose transport is found out", member(transport="Auto")),
     Case("twenty characters in a member's name", member(name="a" * 20)),
     Case("one member and a canary", {"minHealthy": 2, "canary": {"member": "c"}, **TENANT}),
     Case(
@@ -345,11 +353,6 @@ REJECTED: list[Case] = [
         "a source that comes later", member(container={}), (f"{M}.container", "unknown field")
     ),
     _rejected(
-        "a transport that comes later",
-        member(transport="Auto"),
-        (f"{M}.transport", "unknown field"),
-    ),
-    _rejected(
         "replicas, which come later",
         {"replicas": 2},
         ("spec.replicas", "allowed: description, strategy"),
@@ -393,6 +396,16 @@ REJECTED: list[Case] = [
         "an isolation in small letters",
         member(isolation="shared"),
         (f"{M}.isolation", "did you mean Shared?"),
+    ),
+    _rejected(
+        "a transport in capitals",
+        {"members": [{"name": "a", "http": {"url": "http://x/sse"}, "transport": "SSE"}]},
+        (f"{M}.transport", "did you mean Sse?"),
+    ),
+    _rejected(
+        "an HTTP transport for a process",
+        member(transport="Sse"),
+        (f"{M}.transport", "with http only"),
     ),
     _rejected("a field without a value", {"strategy": None}, ("spec.strategy", "or left out")),
     _rejected("a section without a value", {"locality": None}, ("spec.locality", "or left out")),

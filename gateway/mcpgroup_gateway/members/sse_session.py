@@ -1,0 +1,358 @@
+"""One MCP session over the old HTTP+SSE transport: one GET stream, and a URL for messages.
+
+What we say is posted to the URL that the stream's first event names; everything the member says,
+answers included, comes on the stream. When the stream ends the session has ended.
+
+Source: MCP 2024-11-05, transports, "HTTP with SSE"; DESIGN-MCP sections 3 to 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from mcpgroup_gateway.core.outcomes import Failure
+from mcpgroup_gateway.members.cut_answers import answered_id
+from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
+from mcpgroup_gateway.members.http1 import HttpCall, Signal
+from mcpgroup_gateway.members.http_answers import EVENT_STREAM, failure_of, media_type, too_large
+from mcpgroup_gateway.members.sse_endpoint import endpoint_address
+from mcpgroup_gateway.members.sse_exchange import SseExchange
+from mcpgroup_gateway.members.sse_posting import Posting
+from mcpgroup_gateway.members.upstream import (
+    NOTHING_FORWARDED,
+    ClientIdentity,
+    Forwarded,
+    Handshake,
+    MemberFailure,
+)
+from mcpgroup_gateway.wire.envelope import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    MalformedMessage,
+    Message,
+    encode_error,
+    encode_json,
+    encode_notification,
+    encode_request,
+    encode_result,
+    error_object,
+    parse_message,
+    parse_object,
+)
+from mcpgroup_gateway.wire.protocol import CALL_METHODS
+from mcpgroup_gateway.wire.sse import Event, EventParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mcpgroup_gateway.members.http_address import Address
+    from mcpgroup_gateway.members.http_reach import HttpReach
+
+#: Cancellations and answers to the member that may be under way at once.
+MAX_TELLING: Final = 256
+#: What closing a session may take (seconds).
+CLOSE_SECONDS: Final = 1.0
+
+
+class SseUpstream:
+    """See `members.upstream.Upstream`.
+
+    Owns its tasks: the one that reads the stream, cancellations and answers to the member.
+    """
+
+    def __init__(
+        self,
+        reach: HttpReach,
+        address: Address,
+        fields: Sequence[tuple[str, str]],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_notification: Callable[[Message], None],
+        on_lost: Callable[[MemberFailure], None],
+        on_request: Callable[[Message], None] | None,
+    ) -> None:
+        self._log = logging.getLogger(f"mcpgroup.member.{reach.name}")
+        self._limit = reach.response_limit
+        self._posting = Posting(reach, address, fields, loop)
+        self._loop = loop
+        self._on_notification = on_notification
+        self._on_lost = on_lost
+        self._on_request = on_request
+        self._endpoint: Address | None = None
+        self._last_id = 0
+        self._exchanges: dict[bytes, SseExchange] = {}
+        self._by_token: dict[bytes, SseExchange] = {}
+        self._calls: set[SseExchange] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+        self._stream: asyncio.Task[None] | None = None
+        self._stream_failure: MemberFailure | None = None
+        self._opening = Signal(loop)
+        self._lost = False
+        self._closed = False
+        self.is_open = False
+        self.handshake = Handshake("", b"", b"", None)
+        self.pid: int | None = None
+        self.in_flight = 0
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
+
+    def request(
+        self,
+        method: str,
+        params: bytes,
+        *,
+        progress_token: int | None = None,
+        safe: bool = False,
+        forwarded: Forwarded = NOTHING_FORWARDED,
+    ) -> SseExchange:
+        self._last_id += 1
+        exchange = SseExchange(
+            self,
+            self._loop,
+            request_id=self._last_id,
+            request=encode_request(self._last_id, method, params),
+            token=b"" if progress_token is None else b"%d" % progress_token,
+            safe=safe,
+            headers=forwarded.headers,
+        )
+        if self._lost or self._closed:
+            reason = "the session was lost" if self._lost else "the session was closed"
+            exchange.fail(MemberFailure(Failure.SESSION_LOST, reason, sent=False))
+        self._exchanges[b"%d" % exchange.request_id] = exchange
+        if exchange.token:
+            self._by_token[exchange.token] = exchange
+        if method in CALL_METHODS:
+            self._calls.add(exchange)
+        self.in_flight += 1
+        return exchange
+
+    async def notify(self, method: str, params: bytes) -> None:
+        """Raises `MemberFailure`; when the member does not react in 10 s it is `DEADLINE`."""
+        await self._deliver(encode_notification(method, params))
+
+    def respond(self, body: bytes) -> None:
+        self._tell(body)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        for exchange in tuple(self._exchanges.values()):
+            reason = "the session was closed"
+            exchange.abort(MemberFailure(Failure.CANCELLED, reason, sent=exchange.sent))
+        self._closed = True
+        try:
+            if self._telling:
+                await asyncio.wait(self._telling, timeout=CLOSE_SECONDS)
+        finally:
+            tasks = self.abandon()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def abandon(self) -> tuple[asyncio.Task[None], ...]:
+        """End everything at once and tell nobody; the tasks are cancelled, not awaited."""
+        self._closed = True
+        tasks = tuple(self._telling)
+        if self._stream is not None:
+            tasks = (*tasks, self._stream)
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    # The exchanges call these.
+
+    def post(
+        self, body: bytes, signal: Signal, *, safe: bool, headers: Sequence[tuple[str, str]]
+    ) -> HttpCall:
+        return self._posting.post(body, signal, safe=safe, headers=headers)
+
+    def forget(self, exchange: SseExchange) -> None:
+        del self._exchanges[b"%d" % exchange.request_id]
+        self._calls.discard(exchange)
+        if exchange.token and self._by_token.get(exchange.token) is exchange:
+            del self._by_token[exchange.token]
+        self.in_flight -= 1
+
+    def lose(self, failure: MemberFailure) -> None:
+        """The session is of no more use; reported once."""
+        if not self._lost and not self._closed:
+            self._lost = True
+            if self.is_open:
+                self._on_lost(failure)
+
+    def tell_cancelled(self, request_id: int, failure: MemberFailure) -> None:
+        if self.is_open:  # else it is `initialize`, which must not be cancelled
+            params = {"requestId": request_id, "reason": str(failure.failure)}
+            self._tell(encode_notification("notifications/cancelled", encode_json(params)))
+
+    # The connector calls this.
+
+    async def shake_hands(self, client: ClientIdentity) -> None:
+        """Open the stream, learn where to post, initialize. Raises `MemberFailure`."""
+        self._stream = self._loop.create_task(self._hold_stream())
+        while self._endpoint is None:
+            if self._stream_failure is not None:
+                raise self._stream_failure
+            await self._opening.wait()
+        self._posting.begin(self._endpoint)
+        exchange = self.request("initialize", initialize_params(client), safe=True)
+        try:
+            message = await exchange.next()
+            while not message.is_response:
+                message = await exchange.next()
+        finally:
+            exchange.close()
+        self.handshake = read_handshake(message)
+        self._posting.begin(self._endpoint, self.handshake.protocol_version)
+        await self.notify("notifications/initialized", b"")
+        if self._stream_failure is not None:
+            raise self._stream_failure
+        self.is_open = True
+
+    # The stream.
+
+    async def _hold_stream(self) -> None:
+        signal = Signal(self._loop)
+        call = self._posting.get(signal)
+        try:
+            failure = await self._read(call, signal)
+        finally:
+            call.close()
+        self._stream_failure = failure
+        self._opening.wake()
+        self._stream_ended(failure)
+
+    async def _read(self, call: HttpCall, signal: Signal) -> MemberFailure:
+        """Read to the end, and say what the end was."""
+        parser = EventParser(self._limit, skips=True)
+        accepted = False
+        while True:
+            if not accepted and call.head is not None:
+                if call.head.status >= 300:
+                    return failure_of(call.head, in_session=False)
+                if media_type(call.head) != EVENT_STREAM:
+                    reason = "the member's answer to GET is no event stream"
+                    status = call.head.status
+                    return MemberFailure(Failure.MALFORMED, reason, sent=True, status=status)
+                accepted = True
+            data = call.take()
+            if data:
+                for event in parser.feed(data):
+                    if self._endpoint is not None:
+                        self._read_event(event)
+                    elif event.event == "endpoint":
+                        try:
+                            self._endpoint = endpoint_address(self._posting.address, event.data)
+                        except ValueError as fault:
+                            return MemberFailure(Failure.START_FAILED, str(fault), sent=False)
+                        self._opening.wake()
+            elif call.failure is not None:
+                return call.failure
+            elif call.ended:
+                what = "the member ended it"
+                if self._endpoint is None:
+                    what += " without saying where to post"
+                return MemberFailure(Failure.RESET, what, sent=True)
+            else:
+                await signal.wait()
+
+    def _stream_ended(self, failure: MemberFailure) -> None:
+        pending = [exchange for exchange in self._exchanges.values() if exchange.pending]
+        # Without a call nothing was lost but the session: proxies cut streams that are silent.
+        kind = Failure.RESET if pending else Failure.SESSION_LOST
+        reason = f"the session's event stream broke: {failure.reason}"
+        self.lose(MemberFailure(kind, reason, sent=False))
+        for exchange in pending:
+            exchange.fail(MemberFailure(Failure.RESET, reason, sent=exchange.sent))
+
+    def _read_event(self, event: Event) -> None:
+        if event.event not in ("", "message"):
+            return
+        if not event.whole:
+            self._spoil(event.data, too_large(self._limit))
+            return
+        try:
+            message = parse_message(event.data)
+        except MalformedMessage as fault:
+            reason = f"the member's stream has a malformed message: {fault.text}"
+            self._spoil(event.data, MemberFailure(Failure.MALFORMED, reason, sent=True))
+            return
+        size = len(event.data)
+        try:
+            if message.is_response:
+                exchange = self._exchanges.get(message.raw_id)
+                if exchange is not None:
+                    exchange.answer(message)
+            elif message.is_request:
+                self._requested(message, size)
+            else:
+                self._notified(message, size)
+        except Exception:  # noqa: BLE001 - logged; the messages after it go on
+            self._log.exception("a message was not handled: %s", message.method or "a response")
+
+    def _spoil(self, data: bytes, failure: MemberFailure) -> None:
+        """Fail the request that this unusable event was to answer, if that can be told."""
+        request_id = answered_id(data)
+        exchange = None if request_id is None else self._exchanges.get(request_id)
+        if exchange is not None:
+            exchange.fail(failure)
+        else:
+            self._log.warning("an event was skipped: %s", failure.reason)
+
+    def _requested(self, message: Message, size: int) -> None:
+        if message.method == "ping":
+            self._tell(encode_result(message.raw_id, b"{}"))
+        elif self._on_request is None:
+            fault = error_object(METHOD_NOT_FOUND, "the client does not support this method")
+            self._tell(encode_error(message.raw_id, fault))
+        elif len(self._calls) != 1:
+            self._on_request(message)
+        elif not next(iter(self._calls)).deliver(message, size):  # it can only be about this call
+            fault = error_object(INTERNAL_ERROR, "too many requests at once")
+            self._tell(encode_error(message.raw_id, fault))
+
+    def _notified(self, message: Message, size: int) -> None:
+        if message.method == "notifications/progress":
+            target = self._by_token.get(_progress_token(message))
+            if target is not None:  # else it is late or invented
+                target.deliver(message, size)
+        elif message.method == "notifications/message" and len(self._calls) == 1:
+            next(iter(self._calls)).deliver(message, size)
+        elif message.method != "notifications/cancelled" or self._on_request is not None:
+            # Without `on_request` everything is answered at once: there is nothing to cancel.
+            self._on_notification(message)
+
+    # What we say.
+
+    async def _deliver(self, body: bytes) -> None:
+        if self._lost:
+            raise MemberFailure(Failure.SESSION_LOST, "the session was lost", sent=False)
+        try:
+            await self._posting.deliver(body, in_session=self.is_open)
+        except MemberFailure as failure:
+            if failure.failure is Failure.SESSION_LOST:
+                self.lose(failure)
+            raise
+
+    def _tell(self, body: bytes) -> None:
+        """Send something that nobody waits for; the session owns the task."""
+        if self._closed or self._lost or len(self._telling) >= MAX_TELLING:
+            return
+        task = self._loop.create_task(self._deliver_quietly(body))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _deliver_quietly(self, body: bytes) -> None:
+        try:
+            await self._deliver(body)
+        except MemberFailure:
+            return  # the loss of a session was reported; nothing else matters here
+
+
+def _progress_token(message: Message) -> bytes:
+    try:
+        return bytes(parse_object(message.params).get("progressToken", b""))
+    except MalformedMessage:
+        return b""
