@@ -1,69 +1,99 @@
-"""An MCP server on the SDK whose tools ask the client; over stdio or HTTP, of any era.
+"""An MCP server on the SDK whose tools ask the client, in the way of whichever era it is spoken to.
 
     python asking.py stdio | http PORT
 
-Tools: `ask` (form elicitation; argument `question`), `sample`, `roots`, `ask_twice`, `quick`, and
-`whoami`, which tells the client's name and capabilities.
+Tools: `ask` (form elicitation; argument `question`), `ask_twice`, `sample`, `roots`, `quick`, and
+`log`, which logs three messages and reports progress.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import mcp_types as types
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
+from mcp.server.mcpserver.resolve import ElicitationResult
+from pydantic import BaseModel
 
 server = MCPServer("asking")
 
-SCHEMA: Any = {
-    "type": "object",
-    "properties": {"answer": {"type": "string"}},
-    "required": ["answer"],
-}
+
+class Reply(BaseModel):
+    answer: str
 
 
-async def _elicit(context: Context[Any, Any], question: str) -> str:
-    result = await context.session.elicit_form(
-        question, SCHEMA, related_request_id=context.request_id
-    )
-    return json.dumps({"action": result.action, "content": result.content})
+def question_of_user(question: str) -> Elicit[Reply]:
+    return Elicit(question, Reply)
 
 
-@server.tool()
-async def ask(question: str, context: Context[Any, Any]) -> str:
-    """Ask the user."""
-    return await _elicit(context, question)
+def first_question() -> Elicit[Reply]:
+    return Elicit("first", Reply)
 
 
-@server.tool()
-async def ask_twice(context: Context[Any, Any]) -> str:
-    """Ask the user two questions, one after the other."""
-    return await _elicit(context, "first") + await _elicit(context, "second")
+def second_question(
+    first: Annotated[ElicitationResult[Reply], Resolve(first_question)],
+) -> Elicit[Reply]:
+    return Elicit("second", Reply)
 
 
-@server.tool()
-async def sample(text: str, context: Context[Any, Any]) -> str:
-    """Let the client's model say something."""
+def words_of_model(text: str) -> Sample:
     message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=text))
-    result = await context.session.create_message(
-        [message], max_tokens=10, related_request_id=context.request_id
-    )
-    return str(result.content.text if isinstance(result.content, types.TextContent) else "")
+    return Sample([message], max_tokens=10)
+
+
+def roots_of_client() -> ListRoots:
+    return ListRoots()
+
+
+def told(outcome: Any) -> str:
+    return outcome.data.answer if outcome.action == "accept" else str(outcome.action)
 
 
 @server.tool()
-async def roots(context: Context[Any, Any]) -> str:
+async def ask(
+    question: str, outcome: Annotated[ElicitationResult[Reply], Resolve(question_of_user)]
+) -> str:
+    """Ask the user."""
+    return told(outcome)
+
+
+@server.tool()
+async def ask_twice(
+    first: Annotated[ElicitationResult[Reply], Resolve(first_question)],
+    second: Annotated[ElicitationResult[Reply], Resolve(second_question)],
+) -> str:
+    """Ask the user two questions, one after the other."""
+    return f"{told(first)} {told(second)}"
+
+
+@server.tool()
+async def sample(
+    text: str, said: Annotated[types.CreateMessageResult, Resolve(words_of_model)]
+) -> str:
+    """Let the client's model say something."""
+    return said.content.text if isinstance(said.content, types.TextContent) else ""
+
+
+@server.tool()
+async def roots(listed: Annotated[types.ListRootsResult, Resolve(roots_of_client)]) -> str:
     """List the client's roots."""
-    result = await context.session.list_roots()
-    return " ".join(str(root.uri) for root in result.roots)
+    return " ".join(str(root.uri) for root in listed.roots)
 
 
 @server.tool()
 async def quick() -> str:
     """Answer at once."""
     return "quick"
+
+
+@server.tool()
+async def log(context: Context[Any, Any]) -> str:
+    """Log and report progress."""
+    for number in range(1, 4):
+        await context.info(f"message {number}")
+        await context.report_progress(number, 3)
+    return "logged"
 
 
 if __name__ == "__main__":

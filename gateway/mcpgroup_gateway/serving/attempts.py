@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.answers import input_required_of
 from mcpgroup_gateway.serving.deadlines import Deadline
 from mcpgroup_gateway.serving.inputs import Inputs, declined
 from mcpgroup_gateway.serving.questions import response_of
@@ -141,7 +142,7 @@ class Attempt:
             else:
                 self.parked[key] = request
         if self.parked:
-            return self.call.input_required(self)
+            return input_required_of(self)
         deadline.resume()
         return await self._pull()
 
@@ -251,7 +252,7 @@ class Attempt:
                 context.group.attempt_heard(self.record)
                 if message.is_request:
                     if await self._requested(message, deadline):
-                        return call.input_required(self)
+                        return input_required_of(self)
                 elif not context.is_about_lists(
                     self.endpoint, message, self.upstream, call.caller.session
                 ):

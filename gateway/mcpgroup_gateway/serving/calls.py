@@ -7,10 +7,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.outcomes import LOSSES, Failure
-from mcpgroup_gateway.core.request_state import RequestState
 from mcpgroup_gateway.core.retries import CallHistory, FailedAttempt, GiveUp
 from mcpgroup_gateway.core.selection import Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.answers import between_eras, own_result
 from mcpgroup_gateway.serving.attempts import Attempt, with_inputs
 from mcpgroup_gateway.serving.catalogues import FIRST_CATALOGUE_SECONDS
 from mcpgroup_gateway.serving.interruption import CallCancelled, Interruption
@@ -19,21 +19,11 @@ from mcpgroup_gateway.serving.slots import SelectAgain, wait_for_slot
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
     Message,
-    Raw,
     encode_error,
-    encode_json,
     encode_result,
     error_object,
 )
-from mcpgroup_gateway.wire.eras import (
-    input_required,
-    read_input_required,
-    to_legacy_result,
-    to_modern_error,
-    to_modern_result,
-    url_elicitations,
-    with_state,
-)
+from mcpgroup_gateway.wire.eras import to_modern_error
 from mcpgroup_gateway.wire.refusals import (
     Denied,
     GatewayError,
@@ -141,7 +131,7 @@ class ServedCall:
                 self,
                 outcome=outcome,
                 seconds=seconds,
-                overhead=max(0.0, seconds - self._member_seconds),
+                overhead=max(0.0, seconds - self._member_seconds - self.paused_seconds),
                 attempts=self._tries,
                 member=member,
                 error=error,
@@ -192,20 +182,6 @@ class ServedCall:
                 retry_after=remaining,
             )
 
-    def input_required(self, attempt: Attempt) -> Message:
-        """Park an attempt whose member asked, and tell the client what was asked."""
-        assert self.target is not None  # noqa: S101 - set before the first attempt
-        call_id = self.context.pending.hold(attempt)
-        state = self.context.states.seal(
-            RequestState(attempt.endpoint.member, pending=call_id), self.target, self.caller
-        )
-        requests = {
-            key: b'{"method":%b,"params":%b}'
-            % (encode_json(request.method), bytes(request.params) or b"{}")
-            for key, request in attempt.parked.items()
-        }
-        return Message(jsonrpc="2.0", result=Raw(input_required(requests, state)))
-
     async def send_question(self, question: Question) -> None:
         """To the stream of this call; where the client takes none, to any other of its session."""
         sink = self.caller.sink
@@ -220,7 +196,7 @@ class ServedCall:
         context = self.context
         target = self.target = await self._find_target()
         if target.result is not None:
-            return self._own_result(target.result)
+            return own_result(self, target.result)
         if target.returned is not None and target.returned.pending is not None:
             return await self._resume(target, target.returned.pending)
         if target.progress_token is not None:
@@ -232,7 +208,7 @@ class ServedCall:
             if self._revision != context.revision:
                 target = await self._aim_again(target, error)
                 if target.result is not None:
-                    return self._own_result(target.result)
+                    return own_result(self, target.result)
             try:
                 record, endpoint = await self._select(target, error, answer)
             except SelectAgain:
@@ -285,11 +261,6 @@ class ServedCall:
                     target.params, target.inputs.responses, returned.state
                 )
         return target
-
-    def _own_result(self, result: bytes) -> Message:
-        if self.caller.modern:
-            result = to_modern_result(self.method, result)
-        return Message(jsonrpc="2.0", result=Raw(result))
 
     async def _resume(self, target: Target, pending: str) -> Message:
         """Go on with the call that waits for what the client brings. Raises `GatewayError`."""
@@ -375,7 +346,7 @@ class ServedCall:
             self._tool_failed = target.answered(endpoint, response)
             if self._tool_failed:
                 outcome = "tool_error"
-            return self._between_eras(target, attempt, response), None
+            return between_eras(self, attempt, response), None
         except MemberFailure as failure:
             if failure.failure is Failure.CANCELLED:
                 context.group.attempt_released(record)
@@ -390,33 +361,6 @@ class ServedCall:
             self._member_seconds += attempt.upstream_seconds - seconds_before
             if not attempt.parked:
                 attempt.left(outcome)
-
-    def _between_eras(self, target: Target, attempt: Attempt, response: Message) -> Message:
-        """The member's response as this client's era has it; untouched within one era."""
-        assert attempt.upstream is not None  # noqa: S101 - it answered
-        modern = attempt.upstream.handshake.modern
-        if not self.caller.modern:
-            if modern and not response.is_error:
-                result = to_legacy_result(self.method, response.result)
-                return Message(jsonrpc="2.0", result=Raw(result))
-            return response
-        member = attempt.endpoint.member
-        if modern:
-            asks = None if response.is_error else read_input_required(response.result)
-            if asks is None:
-                return response
-            seal = self.context.states.seal(
-                RequestState(member, state=asks.state), target, self.caller
-            )
-            return Message(jsonrpc="2.0", result=Raw(with_state(asks, seal)))
-        if not response.is_error:
-            result = to_modern_result(self.method, response.result)
-            return Message(jsonrpc="2.0", result=Raw(result))
-        elicitations = url_elicitations(response.error)
-        if elicitations is None:
-            return Message(jsonrpc="2.0", error=Raw(to_modern_error(response.error)))
-        seal = self.context.states.seal(RequestState(member), target, self.caller)
-        return Message(jsonrpc="2.0", result=Raw(input_required(elicitations, seal)))
 
     async def _run_through_session_loss(self, attempt: Attempt) -> Message:
         """A lost session proves that the call was not run: open another, replay any method once."""
