@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import mcp
 import mcp_types as types
-from tests.harness.members import HttpMember, stdio
-from tests.harness.processes import ROOT
+from tests.harness.members import HttpMember, free_port, stdio
+from tests.harness.processes import ROOT, Running
 
 if TYPE_CHECKING:
     from mcp.client.context import ClientRequestContext
@@ -27,8 +27,15 @@ def asking(name: str = "asking", **fields: Any) -> dict[str, Any]:
 class AskingHttp(HttpMember):
     """The asking server over streamable HTTP, one for all."""
 
-    def command(self, port: int) -> list[str]:
-        return [sys.executable, str(SERVER), "http", str(port)]
+    def __init__(self, name: str = "asking") -> None:
+        super().__init__(name)
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        self.port = self.port or free_port()
+        return [sys.executable, str(SERVER), "http", str(self.port)], {}
+
+    async def ready(self, running: Running) -> None:
+        await running.printed(r"running on http")
 
 
 @dataclass
@@ -56,7 +63,7 @@ class Person:
         self.asked.set()
         await asyncio.sleep(self.delay)
         if self.action != "accept":
-            return types.ElicitResult(action=self.action)  # type: ignore[arg-type]
+            return types.ElicitResult(action=self.action)
         return types.ElicitResult(action="accept", content={"answer": params.message.upper()})
 
     async def _sample(self, context: ClientRequestContext, params: Any) -> Any:

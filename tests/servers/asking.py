@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import mcp_types as types
 from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
-from mcp.server.mcpserver.resolve import ElicitationResult
+from mcp.server.mcpserver.resolve import ElicitationResult  # noqa: TC002 - read at run time
 from pydantic import BaseModel
 
 server = MCPServer("asking")

@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mcpgroup_gateway.core.request_state import (
     InvalidState,
     RequestState,

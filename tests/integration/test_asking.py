@@ -1,0 +1,196 @@
+"""Members ask clients: elicitation, sampling and roots, whatever the eras on both sides are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.harness.asking import AskingHttp, Person, asking, text_of
+from tests.harness.gateway import Gateway
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CLIENTS = ("legacy", "2026-07-28")
+PATIENCE = {"callTimeoutSeconds": 2, "maxCallSeconds": 4}
+
+
+@asynccontextmanager
+async def group(transport: str, **fields: Any) -> AsyncIterator[Gateway]:
+    async with contextlib.AsyncExitStack() as stack:
+        if transport == "http":
+            member = (await stack.enter_async_context(AskingHttp())).spec(**fields)
+        else:
+            member = asking(**fields)
+        gateway = await stack.enter_async_context(Gateway(members=[member]))
+        await gateway.all_ready()
+        yield gateway
+
+
+@pytest.mark.parametrize("mode", CLIENTS)
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("era", ["Legacy", "Modern"])
+async def test_what_a_member_asks_reaches_the_client_and_its_answer_comes_back(
+    era: str, transport: str, mode: str
+) -> None:
+    person = Person()
+    async with group(transport, era=era) as gateway, person.client(gateway.url, mode) as client:
+        assert await text_of(client, "ask", question="well?") == "WELL?"
+        assert await text_of(client, "ask_twice") == "FIRST SECOND"
+        assert await text_of(client, "sample", text="it") == "said it"
+        assert await text_of(client, "roots") == "file:///home"
+        person.action = "decline"
+        assert await text_of(client, "ask", question="no?") == "decline"
+        assert person.questions == ["well?", "first", "second", "no?"]
+
+
+@pytest.mark.parametrize("mode", CLIENTS)
+@pytest.mark.parametrize("era", ["Legacy", "Modern"])
+async def test_an_answer_may_take_longer_than_the_deadlines_of_the_call(
+    era: str, mode: str
+) -> None:
+    person = Person(delay=8)
+    async with (
+        group("stdio", era=era, **PATIENCE) as gateway,
+        person.client(gateway.url, mode) as slow,
+        Person().client(gateway.url, mode) as other,
+    ):
+        asking_one = asyncio.create_task(text_of(slow, "ask", question="slow"))
+        await person.asked.wait()
+        while not asking_one.done():
+            assert await text_of(other, "quick") == "quick"
+            await asyncio.sleep(0.2)
+        assert await asking_one == "SLOW"
+        member = await gateway.member("asking")
+        assert (member["inRotation"], member["breaker"]) == (True, "Closed")
+        assert await gateway.metric("mcpgroup_evictions_total") == 0
+
+
+@pytest.mark.parametrize("mode", CLIENTS)
+async def test_nobody_answers_and_the_call_goes_on_after_input_seconds(mode: str) -> None:
+    person = Person(delay=60)
+    async with contextlib.AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(
+            Gateway(members=[asking()], limits={"inputSeconds": 1})
+        )
+        client = await stack.enter_async_context(person.client(gateway.url, mode))
+        if mode == "legacy":
+            assert await text_of(client, "ask", question="anybody?") == "cancel"
+            return
+        # A client without a session is not waited for: what it comes back for has ended.
+        state = await _asked(gateway, "ask", {"question": "anybody?"})
+        await gateway.wait_for(lambda s: not s["members"][0]["inFlight"], 5)
+        reply = await _come_back(gateway, "ask", {"question": "anybody?"}, state)
+        assert reply["error"]["code"] == -32602, reply
+
+
+async def test_a_client_that_ends_its_session_ends_the_question_at_once() -> None:
+    async with group("stdio", **PATIENCE) as gateway:
+        session = await _session(gateway, {"elicitation": {}})
+        call = asyncio.create_task(
+            gateway.call("ask", {"question": "there?"}, request_id="7", session=session)
+        )
+        await gateway.wait_for(lambda s: s["members"][0]["inFlight"] == 1)
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        headers = {"Mcp-Session-Id": session}
+        async with gateway.http.delete(gateway.url, headers=headers) as answer:
+            assert answer.status == 204
+        await call
+        await gateway.wait_for(lambda s: not s["members"][0]["inFlight"])
+        assert time.monotonic() - began < 2
+
+
+async def test_a_client_that_comes_back_with_another_request_is_refused() -> None:
+    async with group("stdio") as gateway:
+        state = await _asked(gateway, "ask", {"question": "one"})
+        other = await _come_back(gateway, "ask", {"question": "two"}, state)
+        assert other["error"]["code"] == -32602
+        assert "another request" in other["error"]["message"]
+        forged = state[:-2] + ("AA" if state[-2:] != "AA" else "BB")
+        assert (await _come_back(gateway, "ask", {"question": "one"}, forged))["error"]["code"] == (
+            -32602
+        )
+        # The true one still holds; used, it does not hold a second time.
+        first = await _come_back(gateway, "ask", {"question": "one"}, state)
+        assert first["result"]["content"][0]["text"] == "yes"
+        again = await _come_back(gateway, "ask", {"question": "one"}, state)
+        assert again["error"]["code"] == -31003, again
+
+
+async def test_a_member_that_dies_while_it_is_waited_for_ends_the_call_at_once() -> None:
+    person = Person(delay=30)
+    async with AskingHttp() as server:
+        gateway = Gateway(members=[server.spec()])
+        async with gateway, person.client(gateway.url, "legacy") as client:
+            call = asyncio.create_task(client.call_tool("ask", {"question": "alive?"}))
+            await person.asked.wait()
+            began = time.monotonic()
+            await server.stop()
+            with pytest.raises(Exception, match="lost during the call"):
+                await call
+            assert time.monotonic() - began < 2
+
+
+async def test_a_member_that_clients_share_is_told_of_no_capability() -> None:
+    person = Person()
+    shared = group("stdio", isolation="Shared")
+    async with shared as gateway, person.client(gateway.url, "legacy") as client:
+        with pytest.raises(Exception, match="did not declare the form elicitation"):
+            await text_of(client, "ask", question="anybody?")
+    assert person.questions == []
+
+
+async def _session(gateway: Gateway, capabilities: dict[str, Any]) -> str:
+    reply = await gateway.request(
+        "initialize",
+        {
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    )
+    return reply.headers["Mcp-Session-Id"]
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+}
+
+
+async def _modern(gateway: Gateway, tool: str, params: dict[str, Any]) -> dict[str, Any]:
+    headers = {
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": tool,
+    }
+    whole = {"name": tool, "_meta": META, **params}
+    reply = await gateway.request("tools/call", whole, headers=headers)
+    return reply.message
+
+
+async def _asked(gateway: Gateway, tool: str, arguments: dict[str, Any]) -> str:
+    """Call as a modern client; the requestState of the answer, which asks for input."""
+    answer = await _modern(gateway, tool, {"arguments": arguments})
+    assert answer["result"]["resultType"] == "input_required", answer
+    assert list(answer["result"]["inputRequests"]) == ["input-1"], json.dumps(answer)
+    return str(answer["result"]["requestState"])
+
+
+async def _come_back(
+    gateway: Gateway, tool: str, arguments: dict[str, Any], state: str
+) -> dict[str, Any]:
+    answer = {"action": "accept", "content": {"answer": "yes"}}
+    params = {
+        "arguments": arguments,
+        "inputResponses": {"input-1": answer},
+        "requestState": state,
+    }
+    return await _modern(gateway, tool, params)
