@@ -22,7 +22,13 @@ import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mcpgroup_gateway.core.entries import Entry, MemberCatalogue, parse_entries
+from mcpgroup_gateway.core.entries import (
+    NOT_CACHED,
+    Caching,
+    Entry,
+    MemberCatalogue,
+    parse_entries,
+)
 from mcpgroup_gateway.core.listing import BadCursor, Listing
 from mcpgroup_gateway.core.merging import (
     Meaning,
@@ -37,6 +43,7 @@ from mcpgroup_gateway.core.merging import (
 )
 from mcpgroup_gateway.core.templates import MAX_URI_LENGTH, UriTemplate
 from mcpgroup_gateway.wire.envelope import MalformedMessage, encode_json, parse_object
+from mcpgroup_gateway.wire.eras import to_legacy_tool
 from mcpgroup_gateway.wire.protocol import Kind
 
 if TYPE_CHECKING:
@@ -46,7 +53,9 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.policy import NamesPolicy
 
 __all__ = [
+    "NOT_CACHED",
     "BadCursor",
+    "Caching",
     "Catalogue",
     "Entry",
     "Listing",
@@ -97,6 +106,7 @@ class View:
         self.subscribable = tuple(
             member.name for member in self._visible if _offers_subscriptions(member)
         )
+        self._legacy_tools = _for_legacy(self._listings[Kind.TOOL])
         self._templates = _templates_of(self._members)
         self._match_kept = lru_cache(maxsize=_KEPT_URIS)(self._match)
         self.hash = self._hash()
@@ -149,8 +159,25 @@ class View:
         unknown = any(member.catalogue is None for member in self._visible)
         return unknown or bool(self.with_capability(capability))
 
-    def listing(self, kind: Kind) -> Listing:
+    def listing(self, kind: Kind, *, modern: bool = False) -> Listing:
+        """As a client of either era may be shown it."""
+        if kind is Kind.TOOL and not modern:
+            return self._legacy_tools
         return self._listings[kind]
+
+    def caching(self, kind: Kind) -> Caching:
+        """What all members that list this kind allow."""
+        allowed = [
+            member.catalogue.caching.get(kind, NOT_CACHED)
+            for member in self._visible
+            if member.catalogue is not None and kind in member.catalogue.entries
+        ]
+        if any(member.catalogue is None for member in self._visible):
+            return NOT_CACHED  # its entries are still to come
+        return Caching(
+            min((each.ttl_ms for each in allowed), default=0),
+            bool(allowed) and all(each.public for each in allowed),
+        )
 
     def tool_names(self) -> tuple[str, ...]:
         """The bare names of all tools, in order: the words of metrics."""
@@ -278,6 +305,14 @@ class Catalogue:
     def view(self, canary: bool = False) -> View:
         """What callers of the canary (`canary.sees_canary`) see, or everybody else."""
         return self._for_canary if canary else self._stable
+
+
+def _for_legacy(tools: Listing) -> Listing:
+    """The same listing, without what legacy clients refuse a whole list for."""
+    entries = {name: to_legacy_tool(raw) for name, raw in tools.entries.items()}
+    if all(entries[name] is raw for name, raw in tools.entries.items()):
+        return tools
+    return Listing(Kind.TOOL, entries)
 
 
 def _offers_subscriptions(member: Member) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcpgroup_gateway.wire.envelope import MalformedMessage, parse_object, parse_string
 from mcpgroup_gateway.wire.param_headers import ParamHeader, read_param_headers
@@ -120,17 +120,28 @@ def _runs_only_as_task(members: Mapping[str, Raw]) -> bool:
     return execution.get("taskSupport") == "required"
 
 
+class Caching(NamedTuple):
+    """How long a client may keep a list (milliseconds), and whether for other callers, too."""
+
+    ttl_ms: int = 0
+    public: bool = False
+
+
+NOT_CACHED: Final = Caching()
+
+
 @dataclass(frozen=True, slots=True)
 class MemberCatalogue:
     """All that a member said of itself.
 
-    `capabilities` are those of its `initialize` result, their values raw. `hash` is equal for equal
-    entries, whatever order they came in.
+    `capabilities` are those of its `initialize` result, their values raw; `caching` is what a
+    modern member allows. `hash` is equal for equal entries, whatever order they came in.
     """
 
     entries: Mapping[Kind, tuple[Entry, ...]]
     capabilities: Mapping[str, Raw] = field(default_factory=dict)
     instructions: str | None = None
+    caching: Mapping[Kind, Caching] = field(default_factory=dict)
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:

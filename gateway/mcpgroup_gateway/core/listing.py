@@ -57,7 +57,7 @@ class Listing:
         self.kind = kind
         self.names = tuple(sorted(entries))
         self.hash = hash_of((name, entries[name]) for name in self.names)
-        self._entries = entries
+        self.entries = entries
         self._page_entries = page_entries
         self._pages: dict[int, bytes] = {}
 
@@ -79,7 +79,7 @@ class Listing:
 
     def _build(self, start: int) -> bytes:
         names = self.names[start : start + self._page_entries]
-        body = b",".join(self._entries[name] for name in names)
+        body = b",".join(self.entries[name] for name in names)
         page = b'{"%b":[%b]' % (self.kind.value.encode(), body)
         if start + len(names) < len(self.names):
             cursor = encode_json(encode_cursor(self.kind, names[-1]))

@@ -157,6 +157,12 @@ class Catalogues:
             return self._merged.view(canary)
         return self._merged_as(Audience(capabilities, session_id)).view(canary)
 
+    @property
+    def are_common(self) -> bool:
+        """Whether all callers see the same lists, as far as it is known."""
+        canary = self._policy is not None and self._policy.canary is not None
+        return not canary and not self._for and not self._overlays
+
     def missing(self) -> list[str]:
         """Members without a catalogue that may still get one."""
         return [name for name in self._members if name not in self._read and self._awaited(name)]

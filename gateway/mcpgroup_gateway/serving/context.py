@@ -180,6 +180,7 @@ class Context:
         settings = self.settings[endpoint.id]
         return forwarded(
             call.caller,
+            call.target,
             upstream,
             (*TRACE_HEADERS, *settings.forward_headers),
             over_http=endpoint.source == "http",

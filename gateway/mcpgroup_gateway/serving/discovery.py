@@ -9,7 +9,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from mcpgroup_gateway.core.catalogue import MemberCatalogue, parse_entries
+from mcpgroup_gateway.core.catalogue import (
+    NOT_CACHED,
+    Caching,
+    MemberCatalogue,
+    parse_entries,
+)
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import NOTHING_FORWARDED, MemberFailure
 from mcpgroup_gateway.wire.envelope import (
@@ -32,6 +37,7 @@ _log = logging.getLogger(__name__)
 #: A member that pages for ever must not fill our memory.
 _MAX_PAGES = 1_000
 _MAX_ENTRIES = 50_000
+_TTL_DIGITS = 12
 
 
 async def read_catalogue(
@@ -42,13 +48,15 @@ async def read_catalogue(
     Raises `MemberFailure`; the caller bounds the time."""
     capabilities = _capabilities(control.handshake.capabilities)
     entries: dict[Kind, tuple[Entry, ...]] = {}
+    caching: dict[Kind, Caching] = {}
     for kind in Kind:
         if CAPABILITY_OF[kind] in capabilities:
-            entries[kind] = await _read_kind(member, control, kind, forwarded)
+            entries[kind], caching[kind] = await _read_kind(member, control, kind, forwarded)
     return MemberCatalogue(
         entries=entries,
         capabilities=capabilities,
         instructions=control.handshake.instructions,
+        caching=caching,
     )
 
 
@@ -61,8 +69,9 @@ def _capabilities(raw: bytes) -> dict[str, Raw]:
 
 async def _read_kind(
     member: str, control: Upstream, kind: Kind, forwarded: Forwarded
-) -> tuple[Entry, ...]:
+) -> tuple[tuple[Entry, ...], Caching]:
     items: list[Raw] = []
+    caching = NOT_CACHED
     cursor: Raw | None = None
     seen: set[bytes] = set()
     for _ in range(_MAX_PAGES):
@@ -73,6 +82,7 @@ async def _read_kind(
         try:
             members = parse_object(page)
             items += parse_list(members.get(kind.value, Raw(b"[]")))
+            caching = _caching(members)  # the same on all pages
         except MalformedMessage as fault:
             raise MemberFailure(
                 Failure.MALFORMED, f"{LIST_METHOD_OF[kind]}: {fault.text}", sent=True
@@ -90,7 +100,14 @@ async def _read_kind(
     entries, faults = parse_entries(kind, items[:_MAX_ENTRIES], modern=control.handshake.modern)
     for text in faults[:10]:
         _log.warning("member %s: %s", member, text)
-    return entries
+    return entries, caching
+
+
+def _caching(members: dict[str, Raw]) -> Caching:
+    ttl = bytes(members.get("ttlMs", b""))
+    if not ttl.isdigit() or len(ttl) > _TTL_DIGITS:
+        return NOT_CACHED
+    return Caching(int(ttl), parse_string(members.get("cacheScope")) == "public")
 
 
 async def _request(

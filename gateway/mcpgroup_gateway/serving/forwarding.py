@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 from multidict import istr
 
 from mcpgroup_gateway.members.upstream import NOTHING_FORWARDED, Forwarded
+from mcpgroup_gateway.wire.param_headers import param_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcpgroup_gateway.members.upstream import Upstream
     from mcpgroup_gateway.serving.interface import Caller
+    from mcpgroup_gateway.serving.targets import Target
 
 TRACE_HEADERS: Final = tuple(istr(name) for name in ("traceparent", "tracestate", "baggage"))
 #: A server of the eras with sessions sends all its log messages until a level was set.
@@ -25,13 +27,20 @@ _LONGEST_VALUE: Final = 8192
 
 
 def forwarded(
-    caller: Caller, upstream: Upstream, names: Sequence[str], *, over_http: bool, shared: bool
+    caller: Caller,
+    target: Target | None,
+    upstream: Upstream,
+    names: Sequence[str],
+    *,
+    over_http: bool,
+    shared: bool,
 ) -> Forwarded:
     """`names` are the headers to look for; a header that was given twice crosses not at all."""
-    modern = upstream.handshake.modern
     headers = _chosen(caller, names) if over_http else ()
-    if not modern:
+    if not upstream.handshake.modern:
         return Forwarded(headers) if headers else NOTHING_FORWARDED
+    if over_http and target is not None and target.param_headers:
+        headers += param_headers(target.param_headers, target.arguments)
     return Forwarded(headers, _log_level(caller), None if shared else caller.client)
 
 

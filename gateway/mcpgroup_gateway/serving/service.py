@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway import __version__
-from mcpgroup_gateway.core.catalogue import BadCursor
+from mcpgroup_gateway.core.catalogue import NOT_CACHED, BadCursor
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.calls import ServedCall
 from mcpgroup_gateway.serving.catalogues import EVERYBODY, FIRST_CATALOGUE_SECONDS, Audience
@@ -42,6 +42,7 @@ from mcpgroup_gateway.wire.refusals import GatewayError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mcpgroup_gateway.core.catalogue import Caching
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import Upstream
     from mcpgroup_gateway.serving.context import Context
@@ -111,13 +112,15 @@ class GroupService:
         members.append(self._modern_members())
         return b"{%b}" % b",".join(members)
 
-    def _modern_members(self) -> bytes:
+    def _modern_members(self, caching: Caching = NOT_CACHED) -> bytes:
         """What each result of the gateway itself says to a modern client besides its content.
 
-        It is not to be cached: what clients see may depend on their tenant, and members come and
-        go.
+        What depends on who asks is for that caller alone.
         """
-        return b'"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"%b":%b}' % (
+        public = caching.public and self.context.catalogues.are_common
+        return b'"resultType":"complete","ttlMs":%d,"cacheScope":"%b","_meta":{"%b":%b}' % (
+            caching.ttl_ms,
+            b"public" if public else b"private",
             SERVER_INFO_KEY,
             encode_json(self._info()),
         )
@@ -200,10 +203,13 @@ class GroupService:
             if cursor is None:
                 raise MalformedMessage(INVALID_PARAMS, '"cursor" must be a string')
         try:
-            page = self.context.view(caller).listing(kind).page(cursor)
+            view = self.context.view(caller)
+            page = view.listing(kind, modern=caller.modern).page(cursor)
         except BadCursor as fault:
             raise MalformedMessage(INVALID_PARAMS, f"invalid cursor: {fault}") from fault
-        return b"%b,%b}" % (page[:-1], self._modern_members()) if caller.modern else page
+        if not caller.modern:
+            return page
+        return b"%b,%b}" % (page[:-1], self._modern_members(view.caching(kind)))
 
     def lists_changed(self, kinds: Iterable[Kind], audience: Audience) -> None:
         """Tell each session that sees it once for each capability whose lists changed."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.request_state import RequestState
     from mcpgroup_gateway.core.selection import CallFacts
     from mcpgroup_gateway.wire.envelope import Message
+    from mcpgroup_gateway.wire.param_headers import ParamHeader
 
 RESOURCE_NOT_FOUND: Final = -32002
 #: A resource that nobody lists is asked of one member after the other past these answers.
@@ -42,7 +43,8 @@ _INPUT_KEYS: Final = frozenset({"requestState", "inputResponses"})
 
 @dataclass(slots=True)
 class Target:
-    """`params` is the JSON that members get; `arguments` the tool's, as the client spelled them.
+    """`params` is the JSON that members get; `arguments` the tool's, as the client spelled them,
+    and `param_headers` those of them that a modern member wants to see in headers, too.
 
     `moves_on_at` are JSON-RPC error codes after which the next member is asked; `linked` hears the
     URIs of resource links in a result; a `result` is the answer, and no member is asked.
@@ -53,6 +55,7 @@ class Target:
     progress_token: Raw | None = None
     tool: str | None = None
     arguments: bytes = b""
+    param_headers: tuple[ParamHeader, ...] = ()
     always_safe: bool = False
     moves_on_at: frozenset[int] = frozenset()
     linked: Callable[[Endpoint, list[str]], None] | None = None
@@ -181,6 +184,7 @@ def target_of_name(
         progress_token=parameters.progress_token,
         tool=resolution.name if kind is Kind.TOOL else None,
         arguments=bytes(parameters.members.get("arguments", b"")),
+        param_headers=resolution.param_headers,
         always_safe=kind is not Kind.TOOL,
         inputs=parameters.inputs,
     )
