@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
+from mcpgroup_gateway.wire.sse import Event, EventParser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -213,6 +215,33 @@ class Wire:
         self.writer.transport.abort()
 
 
+class Events:
+    """The events of a stream whose head was read, one by one; comments are skipped."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.parser = EventParser(1 << 24)
+        self.ready: deque[Event] = deque()
+
+    async def next(self) -> Event | None:
+        """None at the end of the stream."""
+        while not self.ready:
+            chunk = await self.wire.chunk()
+            if not chunk:
+                return None
+            self.ready.extend(self.parser.feed(chunk))
+        return self.ready.popleft()
+
+    async def ids(self, number: int) -> list[str]:
+        return [event.id for event in [await self.next() for _ in range(number)] if event]
+
+    async def rest(self) -> list[Event]:
+        events = []
+        while (event := await self.next()) is not None:
+            events.append(event)
+        return events
+
+
 @dataclass
 class Stage:
     """The running front and what a test asks about it."""
@@ -241,6 +270,44 @@ class Stage:
         answer = await self.ask(request("initialize", 1, protocolVersion=version, capabilities={}))
         assert answer.status == 200, answer.body
         return answer.headers["mcp-session-id"]
+
+    async def events(self, *args: Any, **kwargs: Any) -> Events:
+        """One request on a connection of its own whose answer is a stream."""
+        wire = await self.connect()
+        wire.request(*args, **kwargs)
+        status, headers = await wire.head()
+        assert (status, headers["content-type"]) == (200, "text/event-stream")
+        assert headers["cache-control"] == "no-cache"
+        assert headers["x-accel-buffering"] == "no"
+        return Events(wire)
+
+    async def streaming(self, session_id: str) -> Events:
+        """The stream of a new `hold` call, which began with a first message."""
+        known = len(self.service.held)
+        wire = await self.connect()
+        wire.request(call("hold"), mcp_session_id=session_id)
+        await until(lambda: len(self.service.held) > known)
+        sending = asyncio.create_task(wire.head())
+        session = self.sessions.get(session_id)
+        assert session is not None
+        await session.posts[-1].keep_alive()  # type: ignore[attr-defined]
+        await sending
+        return Events(wire)
+
+    async def say(self, message: bytes) -> None:
+        """Let the last `hold` call send a message."""
+        sink = self.service.held[-1].caller.sink
+        assert sink is not None
+        await sink.send(message)
+
+    async def listen(self, session_id: str, last_event_id: str | None = None) -> Events:
+        """A GET stream."""
+        return await self.events(
+            method="GET",
+            accept="text/event-stream",
+            mcp_session_id=session_id,
+            last_event_id=last_event_id,
+        )
 
     def update(self, **changes: Any) -> None:
         self.settings = replace(self.settings, **changes)

@@ -167,6 +167,7 @@ async def test_a_call_that_takes_long_becomes_a_stream_that_is_kept_alive() -> N
         wire.request(call("hold"), mcp_session_id=session_id)
         status, headers = await wire.head()
         assert (status, headers["content-type"]) == (200, "text/event-stream")
+        assert await wire.chunk() == b"id: p1-0\nretry: 1000\ndata:\n\n"
         assert await wire.chunk() == b": keep-alive\n\n"
         assert await wire.chunk() == b": keep-alive\n\n"
         stage.service.held[0].released.set()
@@ -183,6 +184,7 @@ async def test_a_cancelled_call_that_streamed_ends_without_a_message() -> None:
         wire = await stage.connect()
         wire.request(call("hold"), mcp_session_id=session_id)
         await wire.head()
+        assert (await wire.chunk()).startswith(b"id: p1-0\n")
         stage.service.held[0].cancel("by the client")
         while (chunk := await wire.chunk()) != b"":
             assert chunk == b": keep-alive\n\n"

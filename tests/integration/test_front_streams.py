@@ -27,14 +27,12 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 async def listen(stage: Stage, session_id: str) -> Wire:
-    """Open a GET stream and read its head."""
-    wire = await stage.connect()
-    wire.request(method="GET", mcp_session_id=session_id, accept="text/event-stream")
-    status, headers = await wire.head()
-    assert (status, headers["content-type"]) == (200, "text/event-stream")
-    assert headers["cache-control"] == "no-cache"
-    assert headers["x-accel-buffering"] == "no"
-    return wire
+    """Open a GET stream and read its head and its first event."""
+    events = await stage.listen(session_id)
+    first = await events.next()
+    assert first is not None
+    assert first.data == b""
+    return events.wire
 
 
 async def opened(stage: Stage) -> Session:

@@ -20,7 +20,8 @@ from mcpgroup_gateway.front.modern import check_legacy, is_modern
 from mcpgroup_gateway.front.modern_posts import ModernPostHandler
 from mcpgroup_gateway.front.posts import Head, PostHandler
 from mcpgroup_gateway.front.responses import preflight, respond
-from mcpgroup_gateway.front.streams import EventWriter, PostChannel, Streams, listen
+from mcpgroup_gateway.front.streams import GetWriter, PostChannel, Streams
+from mcpgroup_gateway.serving.session import ForgottenStream
 from mcpgroup_gateway.wire.envelope import PARSE_ERROR
 from mcpgroup_gateway.wire.protocol import HEADER_MISMATCH, SESSION_HEADER, VERSION_HEADER
 
@@ -45,6 +46,7 @@ _CONTENT_TYPE: Final = istr("Content-Type")
 _SESSION: Final = istr(SESSION_HEADER)
 _VERSION: Final = istr(VERSION_HEADER)
 _ASKED_HEADERS: Final = istr("Access-Control-Request-Headers")
+_LAST_EVENT_ID: Final = istr("Last-Event-ID")
 
 
 class Endpoint:
@@ -204,8 +206,19 @@ class Endpoint:
             return self._respond(
                 replies.refusal(404, "session not found; initialize again"), origin
             )
-        writer = EventWriter(request, origin, self.streams)
-        await listen(session, writer)
+        writer = GetWriter(request, origin, self.streams, session)
+        last_event_id = request.headers.get(_LAST_EVENT_ID)
+        try:
+            if last_event_id:
+                stream = session.resume_stream(last_event_id, writer)
+            else:
+                stream = session.open_stream(writer)
+        except ForgottenStream:
+            text = "the events behind this Last-Event-ID are not remembered"
+            return self._respond(replies.refusal(400, text), origin)
+        if stream is None:
+            return self._respond(replies.NOTHING_FOLLOWS, origin)
+        await writer.carry(stream)
         return writer.response or self._respond(replies.ACCEPTED, origin)
 
     def _delete(self, request: web.BaseRequest) -> Reply:

@@ -108,14 +108,14 @@ class Front:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
         self._sessions.close_all()
+        await self._endpoint.streams.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
     def _end_streams(self) -> None:
         for session in self._sessions:
-            for stream in session.streams:
-                stream.close()
+            session.end_streams()
 
     async def _keep_up(self) -> None:
         while True:

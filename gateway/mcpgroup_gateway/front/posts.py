@@ -13,6 +13,7 @@ from mcpgroup_gateway.front.checks import Accepts, negotiate
 from mcpgroup_gateway.front.replies import Reply
 from mcpgroup_gateway.members.upstream import ClientIdentity
 from mcpgroup_gateway.serving.interface import Caller
+from mcpgroup_gateway.serving.session import Post
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     MalformedMessage,
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.front.settings import FrontSettings, Observer
     from mcpgroup_gateway.serving.interface import Call, Service, Sink
-    from mcpgroup_gateway.serving.sessions import Session, SessionTable
+    from mcpgroup_gateway.serving.session import Session
+    from mcpgroup_gateway.serving.sessions import SessionTable
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class Head(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Channel(Protocol):
+class Channel(Post, Protocol):
     """The way back to the client of one POST, as a stream of messages if need be."""
 
     @property
@@ -62,13 +64,11 @@ class Channel(Protocol):
         """True once the stream has begun: no plain answer is possible any more."""
         ...
 
-    @property
-    def is_gone(self) -> bool:
-        """True once the client has disconnected."""
-        ...
+    def begin(self, *, stream: bool, session: Session | None = None) -> None:
+        """A call begins; with `stream` a silent one becomes a stream and is kept alive.
 
-    def begin(self, *, stream: bool) -> None:
-        """A call begins; with `stream` a silent one becomes a stream and is kept alive."""
+        In a session the stream is one of the session's and outlives its connection.
+        """
         ...
 
     def on_gone(self, callback: Callable[[], None]) -> None:
@@ -153,18 +153,18 @@ class PostHandler:
         caller = self._caller(session, head, sink)
         call = self._service.begin(message, caller)
         self.running += 1
-        channel.begin(stream=streams)
+        channel.begin(stream=streams, session=session)
         if session is None:
             channel.on_gone(lambda: call.cancel("the client disconnected"))
         else:
-            session.call_began(raw_id, call)
+            session.call_began(raw_id, call, channel)
         try:
             result = await self._run(call, raw_id)
         finally:
             self.running -= 1
             channel.end()
             if session is not None:
-                session.call_ended(raw_id, call, self._clock())
+                session.call_ended(raw_id, call, channel, self._clock())
         if channel.is_open or not accepts.json:
             await channel.finish(result)
             return None

@@ -32,6 +32,9 @@ class Reply(NamedTuple):
 
 ACCEPTED: Final = Reply(202, media=None)
 SESSION_ENDED: Final = Reply(204, media=None)
+#: The stream has ended and the client has all of it. A client of events takes this for the end
+#: (WHATWG HTML, section 9.2); an empty stream it would ask for again and again.
+NOTHING_FOLLOWS: Final = Reply(204, media=None)
 #: The answer to a call that its caller cancelled: a stream that ends without a message.
 CANCELLED_STREAM: Final = Reply(200, media=EVENTS)
 

@@ -14,7 +14,7 @@ import logging
 import select
 import sys
 import termios
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError, RawRequestMessage
@@ -40,10 +40,18 @@ _BUSY_CLIENT_SECONDS = 1.0
 _FIELD_BYTES = 16384  # long bearer tokens exist
 
 
-class Connection(web.RequestHandler):
-    """`on_lost` is called once when the client disconnects; one request uses it at a time."""
+class Answering(Protocol):
+    """Whoever answers the request of a connection."""
 
-    __slots__ = ("_pending_bytes", "_stalled_since", "head_since", "on_lost")
+    def lost(self) -> None:
+        """The client has disconnected. Called once; must not raise."""
+        ...
+
+
+class Connection(web.RequestHandler):
+    """`answering` is told when the client disconnects; one request uses it at a time."""
+
+    __slots__ = ("_pending_bytes", "_stalled_since", "answering", "head_since")
 
     def __init__(self, manager: McpServer, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -55,7 +63,7 @@ class Connection(web.RequestHandler):
             lingering_time=LINGER_SECONDS,
             max_field_size=_FIELD_BYTES,
         )
-        self.on_lost: Callable[[], None] | None = None
+        self.answering: Answering | None = None
         self.head_since: float | None = None
         self._stalled_since: float | None = None
         self._pending_bytes = 0
@@ -99,9 +107,9 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
         if isinstance(manager, McpServer) and task is not None and not task.done():
             manager.keep(task)
-        callback, self.on_lost = self.on_lost, None
-        if callback is not None:
-            callback()
+        answering, self.answering = self.answering, None
+        if answering is not None:
+            answering.lost()
 
     def handle_error(
         self,

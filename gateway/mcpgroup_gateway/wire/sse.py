@@ -149,12 +149,18 @@ class EventParser:
             self.retry_seconds = int(value) / 1000
 
 
-def encode_event(data: bytes) -> bytes:
-    """One `message` event around a JSON document.
+def encode_event(data: bytes, event_id: bytes = b"") -> bytes:
+    """One `message` event around a JSON document; `event_id` has no line break.
 
     JSON may contain line breaks between its tokens; each line becomes a `data` field of its own.
     """
+    head = b"event: message\nid: %b\n" % event_id if event_id else b"event: message\n"
     if b"\n" not in data and b"\r" not in data:
-        return b"event: message\ndata: %b\n\n" % data
+        return b"%bdata: %b\n\n" % (head, data)
     lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    return b"event: message\n%b\n\n" % b"\n".join(b"data: " + line for line in lines)
+    return b"%b%b\n\n" % (head, b"\n".join(b"data: " + line for line in lines))
+
+
+def encode_priming(event_id: bytes, retry_milliseconds: int) -> bytes:
+    """An event without data, from which a client learns an id and when to come back."""
+    return b"id: %b\nretry: %d\ndata:\n\n" % (event_id, retry_milliseconds)

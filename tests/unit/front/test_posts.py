@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpgroup_gateway.front.replies import Reply
+    from mcpgroup_gateway.serving.session import Session
 
 
 class Channel:
@@ -29,6 +30,7 @@ class Channel:
         self.sent: list[bytes] = []
         self.is_open = False
         self.is_gone = False
+        self.gone_at = 0.0
         self.ended = False
         self.gone: Callable[[], None] | None = None
 
@@ -36,8 +38,12 @@ class Channel:
     def sink(self) -> Channel:
         return self
 
-    def begin(self, *, stream: bool) -> None:
+    def begin(self, *, stream: bool, session: Session | None = None) -> None:
         self.streams = stream
+
+    def push(self, message: bytes) -> bool:
+        self.sent.append(message)
+        return True
 
     def on_gone(self, callback: Callable[[], None]) -> None:
         self.gone = callback
