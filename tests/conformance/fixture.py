@@ -312,11 +312,11 @@ async def serve_stdio() -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("transport", choices=["stdio", "http"])
     parser.add_argument("--port", type=int, default=0)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # old clients use what is deprecated
     asyncio.run(serve_stdio() if options.transport == "stdio" else serve_http(options.port))
 

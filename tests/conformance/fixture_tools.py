@@ -127,8 +127,10 @@ async def with_progress(call: Call) -> Content:
     return text("Done.")
 
 
-@tool("test_reconnection", "Closes the stream of the call and answers on the next one")
+@tool("test_reconnection", "Logs, closes the stream of the call and answers on the next one")
 async def reconnection(call: Call) -> Content:
+    # A message before the answer: who relays it has to answer with a stream of its own.
+    await call.log("info", "The stream is about to be closed")
     if call.context.close_sse_stream is not None:
         await call.context.close_sse_stream()
         await asyncio.sleep(0.1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from tests.conformance.suite import required_scenarios, run_server_suite
+from tests.conformance.suite import required_scenarios, run_client_scenario, run_server_suite
 from tests.harness.gateway import Gateway
 from tests.harness.members import HttpMember, stdio
-from tests.harness.processes import ROOT
+from tests.harness.processes import ROOT, Running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conformance.suite import Outcome
-    from tests.harness.processes import Running
 
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
 FIXTURE = ROOT / "tests" / "conformance" / "fixture.py"
+FORK = ROOT / "tests" / "conformance" / "fixture_fork.py"
+EGRESS = ROOT / "tests" / "conformance" / "egress.py"
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,27 @@ class FixtureHttp(HttpMember):
         self.port = int(match[1])
 
 
-def fixture_stdio(name: str, **fields: Any) -> dict[str, Any]:
-    """The fixture over stdio, as a member of a manifest."""
-    return stdio(name, [sys.executable, str(FIXTURE), "stdio"], **fields)
+class Forks:
+    """Where fixtures over stdio come from: `async with Forks() as forks`."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="forks-")
+        self._socket = f"{self._directory.name}/socket"
+        self._running = Running([sys.executable, str(FORK), "serve", self._socket])
+
+    async def __aenter__(self) -> Self:
+        await self._running.start()
+        await self._running.printed("^ready$")
+        return self
+
+    async def __aexit__(self, *fault: object) -> None:
+        await self._running.stop()
+        self._directory.cleanup()
+
+    def spec(self, name: str, **fields: Any) -> dict[str, Any]:
+        """The fixture over stdio as a member of a manifest."""
+        command = [sys.executable, "-S", str(FORK), "join", self._socket]
+        return stdio(name, command, **fields)
 
 
 async def direct(stack: AsyncExitStack) -> str:
@@ -120,7 +141,8 @@ async def behind_http(stack: AsyncExitStack) -> str:
 
 async def behind_stdio(stack: AsyncExitStack) -> str:
     """A gateway with two fixtures over stdio, a process for each client session; its address."""
-    members = [fixture_stdio(name, isolation="PerSession") for name in ("one", "two")]
+    forks = await stack.enter_async_context(Forks())
+    members = [forks.spec(name, isolation="PerSession") for name in ("one", "two")]
     return await _gateway(stack, members)
 
 
@@ -136,3 +158,34 @@ SETUPS: dict[str, Callable[[AsyncExitStack], Awaitable[str]]] = {
     "http": behind_http,
     "stdio": behind_stdio,
 }
+
+
+@dataclass(frozen=True)
+class ClientCase:
+    """A scenario of the suite for clients, with the gateway as the client.
+
+    `member` is the revision of the suite's server, `era` is that of the client in front of the
+    gateway: "legacy" or "modern".
+    """
+
+    scenario: str
+    member: str
+    era: str
+
+    def __str__(self) -> str:
+        return f"{self.scenario}-{self.member}-{self.era}"
+
+    async def outcome(self, directory: Path) -> Outcome:
+        command = f"{sys.executable} {EGRESS} --era {self.era}"
+        return await run_client_scenario(
+            command, self.scenario, directory, spec_version=self.member
+        )
+
+
+CLIENT_CASES = (
+    ClientCase("initialize", LEGACY, "legacy"),
+    ClientCase("tools_call", LEGACY, "legacy"),
+    ClientCase("elicitation-sep1034-client-defaults", LEGACY, "legacy"),
+    ClientCase("sse-retry", LEGACY, "legacy"),
+    ClientCase("json-schema-ref-no-deref", MODERN, "legacy"),
+)

@@ -1,8 +1,9 @@
-"""Run the suite in every setup and print the README's table of scenarios that passed.
+"""Run the suite in every setup and print the README's tables of scenarios that passed.
 
 python -m tests.conformance.table [--setup http] [--revision 2025-11-25] [--keep DIRECTORY]
 
-What did not pass is named on stderr.
+The second table, of the gateway as a client, is left out when setups or revisions are chosen. What
+did not pass is named on stderr.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.conformance.runs import RUNS, SETUPS, named, unpassed
+from tests.conformance.runs import CLIENT_CASES, RUNS, SETUPS, named, unpassed
 from tests.conformance.suite import Unavailable, install
 
 if TYPE_CHECKING:
@@ -61,6 +62,21 @@ def rows(
     return table
 
 
+async def measure_clients(directory: Path) -> list[list[str]]:
+    """The cells of the table of the gateway as a client, its head first."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for case in CLIENT_CASES:
+        outcome = await case.outcome(directory / str(case))
+        row = cells.setdefault((case.scenario, case.member), {})
+        row[case.era] = "passed" if outcome.passed else "failed"
+        if not outcome.passed:
+            print(f"{case}:\n{named({case.scenario: outcome.faults})}\n", file=sys.stderr)
+    table = [["Client scenario", "Member", "old client", "modern client"]]
+    for (scenario, member), row in cells.items():
+        table.append([scenario, member, row.get("legacy", ""), row.get("modern", "")])
+    return table
+
+
 def markdown(table: list[list[str]]) -> str:
     """With columns as wide as their widest cell."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -73,7 +89,7 @@ def markdown(table: list[list[str]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Print the README's table of conformance.")
+    parser = argparse.ArgumentParser(description="Print the README's tables of conformance.")
     parser.add_argument("--setup", choices=SETUPS, action="append")
     parser.add_argument("--revision", choices=[str(run) for run in RUNS], action="append")
     parser.add_argument("--keep", type=Path, help="where the suite's results are left")
@@ -87,7 +103,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
         kept = options.keep or Path(directory)
         found = asyncio.run(measure(runs, setups, kept))
-    print(markdown(rows(runs, setups, found)))
+        print(markdown(rows(runs, setups, found)))
+        if not (options.setup or options.revision):
+            print("\n" + markdown(asyncio.run(measure_clients(kept))))
 
 
 if __name__ == "__main__":
