@@ -14,10 +14,10 @@ import pytest
 from tests.harness.front import Wire
 from tests.harness.gateway import Gateway
 from tests.harness.members import faulty
-from tests.harness.mutations import send_damaged_requests
+from tests.harness.mutations import damaged_modern_request, damaged_request, send_damaged_requests
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from tests.harness.members import CallLog
 
@@ -218,14 +218,17 @@ async def try_one(gateway: Gateway, data: bytes) -> int:
 
 
 @pytest.mark.timeout(115)
-async def test_ten_thousand_mutations_with_a_real_member_behind_give_no_500_and_no_hang() -> None:
+@pytest.mark.parametrize("damage", [damaged_request, damaged_modern_request])
+async def test_ten_thousand_mutations_with_a_real_member_behind_give_no_500_and_no_hang(
+    damage: Callable[[random.Random, str], bytes],
+) -> None:
     chance = random.Random(SEED)  # noqa: S311 - repeatable on purpose
     async with Gateway(members=[faulty("a"), faulty("b")], sessions={"max": 100_000}) as gateway:
         status = await gateway.all_ready()
         processes = [member["pid"] for member in status["members"]]
         session = await gateway.open_session()
         await send_damaged_requests(
-            chance, session, MUTATIONS, CLIENTS, lambda data: try_one(gateway, data)
+            chance, session, MUTATIONS, CLIENTS, lambda data: try_one(gateway, data), damage
         )
         await serves(gateway)
         status = await gateway.wait_for(lambda s: not any(m["inFlight"] for m in s["members"]))

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.harness.front import Stage, Wire, request, staged, until
-from tests.harness.mutations import send_damaged_requests
+from tests.harness.mutations import damaged_modern_request, damaged_request, send_damaged_requests
+
+from mcpgroup_gateway.wire.param_headers import ParamHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SEED = 20261130
 MUTATIONS = 10_000
@@ -35,16 +41,18 @@ async def try_one(stage: Stage, data: bytes) -> int:
 
 
 @pytest.mark.timeout(110)
+@pytest.mark.parametrize("damage", [damaged_request, damaged_modern_request])
 async def test_ten_thousand_mutations_of_valid_requests_give_no_500_and_no_hang(
-    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[random.Random, str], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     rng = random.Random(SEED)  # noqa: S311  # repeatable on purpose
     async with staged(
         body_seconds=BODY_SECONDS, head_seconds=BODY_SECONDS, max_sessions=100_000
     ) as stage:
         session_id = await stage.session()
+        stage.service.declared = (ParamHeader(("region",), "Region", "string"),)
         await send_damaged_requests(
-            rng, session_id, MUTATIONS, CLIENTS, lambda data: try_one(stage, data)
+            rng, session_id, MUTATIONS, CLIENTS, lambda data: try_one(stage, data), damage
         )
         assert (await stage.ask(request("ping", 1), mcp_session_id=session_id)).status == 200
         await until(lambda: stage.front.in_flight == 0)
