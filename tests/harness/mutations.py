@@ -41,7 +41,20 @@ MODERN_BODIES = [
     {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
 ]
 HEADER_VALUES = ["", "x", "tools/call", "echo", "2025-11-25", "2099-01-01", "=?base64?ZWNobx==?="]
-JSON_VALUES: list[Any] = [None, True, 0, -1.5, 10**30, "", "é", "=?base64?ZWNobw==?=", [], [{}], {}, "x" * 999]
+JSON_VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    -1.5,
+    10**30,
+    "",
+    "é",
+    "=?base64?ZWNobw==?=",
+    [],
+    [{}],
+    {},
+    "x" * 999,
+]
 INSERTS = [
     *(bytes([n]) for n in (0, 9, 10, 13, 32, 34, 44, 58, 92, 123, 125, 127, 128, 195, 255)),
     *(bytes([n]) for n in b"0189aeEzZ._/"),

@@ -60,7 +60,10 @@ class Call:
         self.after_answer: list[str] = []
 
     def argument(self, name: str, default: Any) -> Any:
-        raw = members(self.arguments).get(name)
+        try:
+            raw = members(self.arguments).get(name)
+        except ValueError as fault:
+            raise RpcError(-32602, "arguments must be an object") from fault
         return default if raw is None else json.loads(raw)
 
 
