@@ -148,7 +148,7 @@ class StatusReport:
             "queued": endpoint.queued,
             "selections": endpoint.selections,
             "p95Seconds": None if p95 is None else round(p95, 6),
-            "era": "Legacy" if control is not None else None,
+            "era": ("Modern" if control.handshake.modern else "Legacy") if control else None,
             "protocolVersion": control.handshake.protocol_version if control else None,
             "serverInfo": self._server_info(control.handshake.server_info) if control else None,
             "pid": control.pid if control is not None else None,
