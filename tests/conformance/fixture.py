@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import re
 import socket
 import sys
 import warnings
@@ -38,8 +36,16 @@ from mcp.server.subscriptions import (  # noqa: E402
 )
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError  # noqa: E402
 from tests.conformance import fixture_questions  # noqa: E402, F401 - registers its tools
-from tests.conformance.fixture_calls import Call, InputNeeded, form  # noqa: E402
-from tests.conformance.fixture_tools import PNG, TOOLS, ToolFailed, embedded, image, text  # noqa: E402
+from tests.conformance.fixture_calls import Call, InputNeeded  # noqa: E402
+from tests.conformance.fixture_texts import (  # noqa: E402
+    PROMPTS,
+    RESOURCES,
+    TEMPLATE,
+    prompt,
+    prompt_contents,
+    resource_contents,
+)
+from tests.conformance.fixture_tools import TOOLS, ToolFailed, text  # noqa: E402
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -51,7 +57,10 @@ if TYPE_CHECKING:
 
 NAME = "conformance-fixture"
 RETRY_MS = 100
-_TEMPLATE = re.compile(r"test://template/([^/]+)/data")
+#: Forks have it in common.
+ORIGIN = os.getpid()
+#: How a change is written between forks.
+_KINDS = {ord("t"): "tools", ord("p"): "prompts"}
 
 
 class Events(EventStore):
@@ -78,9 +87,13 @@ class Events(EventStore):
 
 
 class Fixture(Server[dict[str, Any]]):
-    """One server process; its lists change for all of its clients at once."""
+    """One server process; its lists change for all of its clients at once.
 
-    def __init__(self) -> None:
+    `siblings` leads to the other processes of the server, where there are any.
+    """
+
+    def __init__(self, siblings: socket.socket | None = None) -> None:
+        self.siblings = siblings
         self.bus = InMemorySubscriptionBus()
         self.changes = {"tools": 0, "prompts": 0}
         self.sessions: list[ServerSession] = []
@@ -137,6 +150,20 @@ class Fixture(Server[dict[str, Any]]):
         return await call_next(ctx)
 
     async def announce(self, kind: str) -> None:
+        """Have a list changed in all processes of this server."""
+        if self.siblings is None:
+            await self.change(kind)
+        else:
+            await asyncio.get_running_loop().sock_sendall(self.siblings, kind[:1].encode())
+
+    async def follow(self) -> None:
+        """Change lists as the siblings do."""
+        assert self.siblings is not None
+        while told := await asyncio.get_running_loop().sock_recv(self.siblings, 64):
+            for change in told:
+                await self.change(_KINDS[change])
+
+    async def change(self, kind: str) -> None:
         """Replace the entry of a list that is there for this, and tell everybody."""
         self.changes[kind] += 1
         for session in list(self.sessions):
@@ -150,8 +177,8 @@ class Fixture(Server[dict[str, Any]]):
         await self.bus.publish(ToolsListChanged() if kind == "tools" else PromptsListChanged())
 
     def _current(self, kind: str) -> str:
-        """A name that only this process ever used, and only until the next change."""
-        return f"test_changing_{kind[:-1]}_{os.getpid()}_{self.changes[kind]}"
+        """A name that only this server ever used, and only until the next change."""
+        return f"test_changing_{kind[:-1]}_{ORIGIN}_{self.changes[kind]}"
 
     # -- tools
 
@@ -183,17 +210,7 @@ class Fixture(Server[dict[str, Any]]):
     async def list_prompts(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        def prompt(name: str, description: str, *arguments: str) -> types.Prompt:
-            entries = [types.PromptArgument(name=each, required=True) for each in arguments]
-            return types.Prompt(name=name, description=description, arguments=entries)
-
-        prompts = [
-            prompt("test_simple_prompt", "One message"),
-            prompt("test_prompt_with_arguments", "Repeats its arguments", "arg1", "arg2"),
-            prompt("test_prompt_with_embedded_resource", "Holds a resource", "resourceUri"),
-            prompt("test_prompt_with_image", "Holds a picture"),
-            prompt("test_input_required_result_prompt", "Asks the user first"),
-        ]
+        prompts = list(PROMPTS)
         if self.changes["prompts"]:
             prompts.append(prompt(self._current("prompts"), "Came last"))
         return types.ListPromptsResult(prompts=prompts)
@@ -204,36 +221,11 @@ class Fixture(Server[dict[str, Any]]):
         given = params.arguments or {}
         call = Call(context, params, given, self.announce)
         try:
-            contents = await self._prompt(params.name, call)
+            contents = await prompt_contents(params.name, call)
         except InputNeeded as needed:
             return needed.result
         messages = [types.PromptMessage(role="user", content=content) for content in contents]
         return types.GetPromptResult(messages=messages)
-
-    async def _prompt(self, name: str, call: Call) -> list[types.ContentBlock]:
-        given = call.arguments
-        match name:
-            case "test_simple_prompt":
-                return text("This is a simple prompt for testing.")
-            case "test_prompt_with_arguments":
-                one, two = given.get("arg1", ""), given.get("arg2", "")
-                return text(f"Prompt with arguments: arg1='{one}', arg2='{two}'")
-            case "test_prompt_with_embedded_resource":
-                uri = given.get("resourceUri", "test://example-resource")
-                resource = embedded(uri, "Embedded resource content for testing.")
-                return [resource, *text("Please process the embedded resource above.")]
-            case "test_prompt_with_image":
-                return [image(), *text("Please analyze the image above.")]
-            case "test_input_required_result_prompt":
-                question = form(
-                    "What context should the prompt use?",
-                    {"context": {"type": "string"}},
-                    "context",
-                )
-                answer = (await call.ask({"user_context": question}))["user_context"]
-                assert isinstance(answer, types.ElicitResult)
-                return text(f"Use this context: {(answer.content or {}).get('context')}")
-        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name}")
 
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
@@ -248,49 +240,17 @@ class Fixture(Server[dict[str, Any]]):
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        entries = [
-            ("test://static-text", "Static text", "text/plain"),
-            ("test://static-binary", "Static picture", "image/png"),
-            ("test://watched-resource", "Watched text", "text/plain"),
-        ]
-        resources = [
-            types.Resource(uri=uri, name=name, description=f"{name}.", mime_type=mime_type)
-            for uri, name, mime_type in entries
-        ]
-        return types.ListResourcesResult(resources=resources)
+        return types.ListResourcesResult(resources=RESOURCES)
 
     async def list_templates(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        template = types.ResourceTemplate(
-            uri_template="test://template/{id}/data",
-            name="Data by id",
-            description="What belongs to an id.",
-            mime_type="application/json",
-        )
-        return types.ListResourceTemplatesResult(resource_templates=[template])
+        return types.ListResourceTemplatesResult(resource_templates=[TEMPLATE])
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        uri = str(params.uri)
-        contents: types.TextResourceContents | types.BlobResourceContents
-        if uri == "test://static-text":
-            body = "This is the content of the static text resource."
-            contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=body)
-        elif uri == "test://watched-resource":
-            body = "Watched resource content"
-            contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=body)
-        elif uri == "test://static-binary":
-            contents = types.BlobResourceContents(uri=uri, mime_type="image/png", blob=PNG)
-        elif found := _TEMPLATE.fullmatch(uri):
-            data = {"id": found[1], "templateTest": True, "data": f"Data for ID: {found[1]}"}
-            contents = types.TextResourceContents(
-                uri=uri, mime_type="application/json", text=json.dumps(data)
-            )
-        else:
-            raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
-        return types.ReadResourceResult(contents=[contents])
+        return types.ReadResourceResult(contents=[resource_contents(str(params.uri))])
 
     async def accept(self, context: Context, params: Any) -> types.EmptyResult:
         return types.EmptyResult()
@@ -306,19 +266,36 @@ async def serve_http(port: int) -> None:
     await uvicorn.Server(config).serve(sockets=[listener])
 
 
-async def serve_stdio() -> None:
-    server = Fixture()
+async def serve_stdio(server: Fixture) -> None:
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
-def main(arguments: list[str] | None = None) -> None:
+def run_stdio(siblings: socket.socket, changed: bytes) -> None:
+    """Serve in a fork; `changed` are the changes before it came to be."""
+
+    async def serve() -> None:
+        siblings.setblocking(False)
+        server = Fixture(siblings)
+        for change in changed:
+            await server.change(_KINDS[change])
+        following = asyncio.create_task(server.follow())
+        await serve_stdio(server)
+        following.cancel()
+
+    warnings.simplefilter("ignore", MCPDeprecationWarning)
+    asyncio.run(serve())
+
+
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("transport", choices=["stdio", "http"])
     parser.add_argument("--port", type=int, default=0)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # old clients use what is deprecated
-    asyncio.run(serve_stdio() if options.transport == "stdio" else serve_http(options.port))
+    asyncio.run(
+        serve_stdio(Fixture()) if options.transport == "stdio" else serve_http(options.port)
+    )
 
 
 if __name__ == "__main__":
