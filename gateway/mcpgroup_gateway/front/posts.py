@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from mcpgroup_gateway.front import replies
+from mcpgroup_gateway.front.batches import BATCH_VERSION, Batch, is_array, read_batch
 from mcpgroup_gateway.front.checks import Accepts, negotiate
 from mcpgroup_gateway.front.replies import Reply
 from mcpgroup_gateway.members.upstream import ClientIdentity
@@ -107,6 +108,8 @@ class PostHandler:
         try:
             message = parse_message(body)
         except MalformedMessage as fault:
+            if is_array(body) and head.session_id is not None:
+                return await self._batch(body, fault, head, channel)
             return replies.refusal(400, fault.text, code=fault.code, raw_id=fault.request_id)
         try:
             return await self._dispatch(message, head, channel)
@@ -137,10 +140,13 @@ class PostHandler:
             self._observer.request_answered("ping", "ok", 0.0)
             return replies.answer(encode_result(raw_id, b"{}"))
         if self.running >= self.settings.requests_in_flight:
-            self._observer.request_refused("overloaded")
-            self._observer.request_answered(method, "overloaded", 0.0)
-            return replies.overloaded(self._service.name, raw_id)
+            return self._overloaded(method, raw_id)
         return await self._call(message, raw_id, session, head, channel)
+
+    def _overloaded(self, method: str, raw_id: bytes) -> Reply:
+        self._observer.request_refused("overloaded")
+        self._observer.request_answered(method, "overloaded", 0.0)
+        return replies.overloaded(self._service.name, raw_id)
 
     async def _call(
         self, message: Message, raw_id: bytes, session: Session | None, head: Head, channel: Channel
@@ -171,6 +177,50 @@ class PostHandler:
         if result is None:
             return replies.CANCELLED_STREAM if accepts.events else replies.ACCEPTED
         return replies.answer(result)
+
+    async def _batch(
+        self, body: bytes, fault: MalformedMessage, head: Head, channel: Channel
+    ) -> Reply | None:
+        session = self._sessions.use(head.session_id or "")
+        if session is None:
+            return replies.refusal(404, "session not found; initialize again")
+        if session.protocol_version != BATCH_VERSION:
+            return replies.refusal(400, fault.text, code=fault.code)
+        try:
+            messages = read_batch(body)
+        except MalformedMessage as broken:
+            return replies.refusal(400, broken.text, code=broken.code)
+        caller = self._caller(session, head, channel.sink if head.accepts.events else None)
+
+        def take(message: Message) -> None:
+            if message.method is None:
+                self._service.respond(message, caller)
+            else:
+                self._service.notify(message, caller)
+
+        async def answer(message: Message) -> bytes | None:
+            return await self._answer(message, session, caller, channel)
+
+        return await Batch(messages, head.accepts, channel, take, answer).run(session)
+
+    async def _answer(
+        self, message: Message, session: Session, caller: Caller, channel: Channel
+    ) -> bytes | None:
+        """The response to one request of a batch; None when it was cancelled."""
+        method, raw_id = message.method or "", message.raw_id
+        if method == "ping":
+            self._observer.request_answered("ping", "ok", 0.0)
+            return encode_result(raw_id, b"{}")
+        if self.running >= self.settings.requests_in_flight:
+            return self._overloaded(method, raw_id).body
+        call = self._service.begin(message, caller)
+        self.running += 1
+        session.call_began(raw_id, call, channel)
+        try:
+            return await self._run(call, raw_id)
+        finally:
+            self.running -= 1
+            session.call_ended(raw_id, call, channel, self._clock())
 
     def _caller(self, session: Session | None, head: Head, sink: Sink | None = None) -> Caller:
         if session is None:
