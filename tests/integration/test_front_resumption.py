@@ -243,6 +243,24 @@ async def test_a_request_at_the_moment_of_the_answer_comes_before_it(stage: Stag
     assert told(await Events(wire).rest()) == ["q1", 7]
 
 
+async def test_a_question_of_a_call_whose_client_left_early_goes_where_it_listens(
+    stage: Stage,
+) -> None:
+    session = await opened(stage)
+    listener = await stage.listen(session.id)
+    wire = await stage.connect()
+    wire.request(call("hold", 1), mcp_session_id=session.id)
+    await stage.service.holding.wait()
+    wire.abort()
+    await until(lambda: session.posts[0].is_gone)
+    await stage.say(progress(1))
+    await stage.say(ASK)
+    assert [event.data for event in [await listener.next(), await listener.next()] if event] == [
+        b"",
+        ASK,
+    ]
+
+
 async def test_a_session_knows_whether_its_client_is_there(stage: Stage) -> None:
     session = await opened(stage)
     assert not session.attached

@@ -15,6 +15,7 @@ from aiohttp.http import StreamWriter
 
 from mcpgroup_gateway.front.responses import stream_response
 from mcpgroup_gateway.front.server import Connection
+from mcpgroup_gateway.serving.event_stream import is_essential
 from mcpgroup_gateway.wire.sse import KEEP_ALIVE, encode_event
 
 if TYPE_CHECKING:
@@ -248,6 +249,9 @@ class PostChannel(EventWriter):
         if stream is None:
             if self._session is None:
                 await self.write(encode_event(message))
+            elif is_essential(message):
+                # The client left without an id to come back with, but it may listen elsewhere.
+                self._session.push_request(message)
             return
         stream.put(message)
         if stream.reader is self and not self._flushing:

@@ -27,6 +27,11 @@ RETRY_MILLISECONDS: Final = 1000
 _HAS_ID: Final = b'{"jsonrpc":"2.0","id":'
 
 
+def is_essential(message: bytes) -> bool:
+    """True for a request or a response, which a client cannot do without."""
+    return message.startswith(_HAS_ID)
+
+
 class Reader(Protocol):
     """A connection that carries a stream."""
 
@@ -126,7 +131,7 @@ class EventStream(EventLog):
         """Send one message whatever waits already; `room` is how a sender keeps within bounds."""
         if self.ended:
             return
-        data = self.append(message, kept=message.startswith(_HAS_ID))
+        data = self.append(message, kept=is_essential(message))
         if self._reader is not None:
             self._queue.append(data)
             self._queued += len(data)
