@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from mcpgroup_gateway.members.streamable_session import StreamableUpstream
+    from mcpgroup_gateway.members.upstream import Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
 
 
@@ -61,7 +62,7 @@ async def opened(
 
 
 async def call(
-    session: StreamableUpstream,
+    session: Upstream,
     method: str = "tools/call",
     *,
     safe: bool = False,
@@ -81,7 +82,7 @@ async def call(
         exchange.close()
 
 
-async def failure_of_call(session: StreamableUpstream, **options: Any) -> MemberFailure:
+async def failure_of_call(session: Upstream, **options: Any) -> MemberFailure:
     with pytest.raises(MemberFailure) as caught:
         await call(session, **options)
     return caught.value
@@ -101,7 +102,7 @@ def made(make: Callable[[Request], bytes]) -> Handler:
     return script
 
 
-async def failed_open(connector: StreamableConnector, deadline: float = 5) -> MemberFailure:
+async def failed_open(connector: Connector, deadline: float = 5) -> MemberFailure:
     with pytest.raises(MemberFailure) as caught:
         await connector.open(
             on_notification=lambda _: None,

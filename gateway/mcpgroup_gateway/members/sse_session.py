@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Final
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.cut_answers import answered_id
 from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
-from mcpgroup_gateway.members.http1 import HttpCall, Signal
-from mcpgroup_gateway.members.http_answers import EVENT_STREAM, failure_of, media_type, too_large
-from mcpgroup_gateway.members.sse_endpoint import endpoint_address
+from mcpgroup_gateway.members.http_answers import too_large
 from mcpgroup_gateway.members.sse_exchange import SseExchange
 from mcpgroup_gateway.members.sse_posting import Posting
+from mcpgroup_gateway.members.sse_stream import SseStream
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
     ClientIdentity,
@@ -42,13 +41,14 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
 )
 from mcpgroup_gateway.wire.protocol import CALL_METHODS
-from mcpgroup_gateway.wire.sse import Event, EventParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from mcpgroup_gateway.members.http1 import HttpCall, Signal
     from mcpgroup_gateway.members.http_address import Address
     from mcpgroup_gateway.members.http_reach import HttpReach
+    from mcpgroup_gateway.wire.sse import Event
 
 #: Cancellations and answers to the member that may be under way at once.
 MAX_TELLING: Final = 256
@@ -80,15 +80,19 @@ class SseUpstream:
         self._on_notification = on_notification
         self._on_lost = on_lost
         self._on_request = on_request
-        self._endpoint: Address | None = None
         self._last_id = 0
         self._exchanges: dict[bytes, SseExchange] = {}
         self._by_token: dict[bytes, SseExchange] = {}
         self._calls: set[SseExchange] = set()
         self._telling: set[asyncio.Task[None]] = set()
-        self._stream: asyncio.Task[None] | None = None
-        self._stream_failure: MemberFailure | None = None
-        self._opening = Signal(loop)
+        self._stream = SseStream(
+            self._posting,
+            loop,
+            limit=self._limit,
+            on_event=self._read_event,
+            on_end=self._stream_ended,
+        )
+        self._reading: asyncio.Task[None] | None = None
         self._lost = False
         self._closed = False
         self.is_open = False
@@ -155,8 +159,8 @@ class SseUpstream:
         """End everything at once and tell nobody; the tasks are cancelled, not awaited."""
         self._closed = True
         tasks = tuple(self._telling)
-        if self._stream is not None:
-            tasks = (*tasks, self._stream)
+        if self._reading is not None:
+            tasks = (*tasks, self._reading)
         for task in tasks:
             task.cancel()
         return tasks
@@ -191,12 +195,9 @@ class SseUpstream:
 
     async def shake_hands(self, client: ClientIdentity) -> None:
         """Open the stream, learn where to post, initialize. Raises `MemberFailure`."""
-        self._stream = self._loop.create_task(self._hold_stream())
-        while self._endpoint is None:
-            if self._stream_failure is not None:
-                raise self._stream_failure
-            await self._opening.wait()
-        self._posting.begin(self._endpoint)
+        self._reading = self._loop.create_task(self._stream.run())
+        endpoint = await self._stream.endpoint()
+        self._posting.begin(endpoint)
         exchange = self.request("initialize", initialize_params(client), safe=True)
         try:
             message = await exchange.next()
@@ -205,58 +206,13 @@ class SseUpstream:
         finally:
             exchange.close()
         self.handshake = read_handshake(message)
-        self._posting.begin(self._endpoint, self.handshake.protocol_version)
+        self._posting.begin(endpoint, self.handshake.protocol_version)
         await self.notify("notifications/initialized", b"")
-        if self._stream_failure is not None:
-            raise self._stream_failure
+        if self._stream.failure is not None:
+            raise self._stream.failure
         self.is_open = True
 
-    # The stream.
-
-    async def _hold_stream(self) -> None:
-        signal = Signal(self._loop)
-        call = self._posting.get(signal)
-        try:
-            failure = await self._read(call, signal)
-        finally:
-            call.close()
-        self._stream_failure = failure
-        self._opening.wake()
-        self._stream_ended(failure)
-
-    async def _read(self, call: HttpCall, signal: Signal) -> MemberFailure:
-        """Read to the end, and say what the end was."""
-        parser = EventParser(self._limit, skips=True)
-        accepted = False
-        while True:
-            if not accepted and call.head is not None:
-                if call.head.status >= 300:
-                    return failure_of(call.head, in_session=False)
-                if media_type(call.head) != EVENT_STREAM:
-                    reason = "the member's answer to GET is no event stream"
-                    status = call.head.status
-                    return MemberFailure(Failure.MALFORMED, reason, sent=True, status=status)
-                accepted = True
-            data = call.take()
-            if data:
-                for event in parser.feed(data):
-                    if self._endpoint is not None:
-                        self._read_event(event)
-                    elif event.event == "endpoint":
-                        try:
-                            self._endpoint = endpoint_address(self._posting.address, event.data)
-                        except ValueError as fault:
-                            return MemberFailure(Failure.START_FAILED, str(fault), sent=False)
-                        self._opening.wake()
-            elif call.failure is not None:
-                return call.failure
-            elif call.ended:
-                what = "the member ended it"
-                if self._endpoint is None:
-                    what += " without saying where to post"
-                return MemberFailure(Failure.RESET, what, sent=True)
-            else:
-                await signal.wait()
+    # The stream calls these.
 
     def _stream_ended(self, failure: MemberFailure) -> None:
         pending = [exchange for exchange in self._exchanges.values() if exchange.pending]

@@ -111,3 +111,52 @@ def test_the_limit_is_for_one_event_and_not_for_the_stream() -> None:
 
 def test_a_mark_in_the_middle_is_content() -> None:
     assert parse(b"\n", b"data: \xef\xbb\xbfx\n\n") == [Event(b"\xef\xbb\xbfx", "", "")]
+
+
+def skip(limit: int, *portions: bytes) -> list[Event]:
+    parser = EventParser(limit, skips=True)
+    return [event for portion in portions for event in parser.feed(portion)]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("step", [1, 7, 100, 1000, 1 << 20])
+def test_an_event_over_the_limit_is_read_over_when_asked(end: bytes, step: int) -> None:
+    long = b'{"id":1,' + b"x" * 5000 + b',"id":2}'
+    data = (
+        b"data: before"
+        + end * 2
+        + b"event: message"
+        + end
+        + b"data: "
+        + long
+        + end
+        + b"id: 9"
+        + end * 2
+        + b"data: after"
+        + end * 2
+    )
+    before, cut, after = skip(
+        1000, *(data[index : index + step] for index in range(0, len(data), step))
+    )
+    assert (before, after) == (Event(b"before", "", ""), Event(b"after", "", "9"))
+    assert (cut.whole, cut.event, cut.id) == (False, "message", "9")
+    assert cut.data.lstrip().startswith(b'{"id":1,')
+    assert cut.data.endswith(b',"id":2}')
+    assert len(cut.data) <= 512
+
+
+@pytest.mark.parametrize("step", [1, 64, 1 << 20])
+def test_an_event_of_many_lines_over_the_limit_keeps_both_ends(step: int) -> None:
+    data = b"".join(b"data: line %d\n" % number for number in range(1000)) + b"\ndata: after\n\n"
+    cut, after = skip(1000, *(data[index : index + step] for index in range(0, len(data), step)))
+    assert not cut.whole
+    assert cut.data.startswith(b"line 0\nline 1\n")
+    assert cut.data.endswith(b"line 999")
+    assert after == Event(b"after", "", "")
+
+
+def test_an_endless_line_that_is_read_over_takes_no_memory() -> None:
+    parser = EventParser(1000, skips=True)
+    for _ in range(1000):
+        assert parser.feed(b"data" + b"x" * 1000) == []
+        assert len(parser._buffer) <= 2000

@@ -1,0 +1,80 @@
+"""A scripted member that speaks the old HTTP+SSE transport, for `tests.servers.raw_http`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.servers.raw_http import Handler, Peer, Request, chunk, event, response, result
+from tests.servers.raw_http import stream_head as head
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Script = Callable[[Request, "OldMember"], Awaitable[None]]
+
+ACCEPTED = response(b"Accepted", status=202, content_type="text/plain")
+
+
+class OldMember:
+    """A handler for `RawServer`. GET opens a stream, POST is accepted and answered there.
+
+    A test scripts what is said for a JSON-RPC method with `on`, and what a POST of the method or a
+    GET is answered with `post` and `get`. A method without a script has the empty result.
+    """
+
+    def __init__(self, endpoint: str = "/messages?id=7", *, version: str = "2024-11-05") -> None:
+        self.endpoint = endpoint
+        self.version = version
+        self.streams: list[Peer] = []
+        self._scripts: dict[str, Script] = {}
+        self._posts: dict[str, Handler] = {}
+        self._get: Handler | None = None
+
+    def on(self, method: str, script: Script) -> Self:
+        self._scripts[method] = script
+        return self
+
+    def post(self, method: str, handler: Handler) -> Self:
+        self._posts[method] = handler
+        return self
+
+    def get(self, handler: Handler) -> Self:
+        self._get = handler
+        return self
+
+    async def write(self, data: bytes) -> None:
+        """Bytes on the latest stream, as a chunk."""
+        await self.streams[-1].send(chunk(data))
+
+    async def say(self, message: bytes) -> None:
+        await self.write(event(message))
+
+    async def open_stream(self, peer: Peer) -> None:
+        self.streams.append(peer)
+        await peer.send(head())
+        await self.write(b"event: endpoint\ndata: " + self.endpoint.encode() + b"\n\n")
+
+    async def __call__(self, request: Request, peer: Peer) -> None:
+        if request.method == "GET":
+            await (self._get(request, peer) if self._get else self.open_stream(peer))
+            return
+        handler = self._posts.get(request.rpc_method)
+        if handler is not None:
+            await handler(request, peer)
+            return
+        await peer.send(ACCEPTED)
+        script = self._scripts.get(request.rpc_method)
+        if script is not None:
+            await script(request, self)
+        elif request.rpc_method == "initialize":
+            await self.say(result(request, self.greeting))
+        elif request.id is not None and request.rpc_method:
+            await self.say(result(request, {}))
+
+    @property
+    def greeting(self) -> dict[str, Any]:
+        return {
+            "protocolVersion": self.version,
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "raw", "version": "1"},
+        }
