@@ -11,8 +11,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.harness.asking import Person
 from tests.harness.gateway import Gateway
 from tests.harness.members import EverythingSse, FaultyHttp, OldSse
+from tests.servers.raw_http import Peer, RawServer, Request, response, result
+from tests.servers.raw_sse import OldMember
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -68,11 +71,13 @@ async def test_the_official_client_can_use_a_server_of_the_sdk() -> None:
         logged: list[Any] = []
         arrived = asyncio.Event()
 
-        async def logging(message: Any) -> None:
+        async def log(message: Any) -> None:
             logged.append(message.data)
             arrived.set()
 
-        client = await stack.enter_async_context(gateway.client(logging_callback=logging))
+        client = await stack.enter_async_context(
+            gateway.client(mode="legacy", logging_callback=log)
+        )
         assert "echo" in {tool.name for tool in (await client.list_tools()).tools}
         steps: list[float] = []
 
@@ -178,3 +183,75 @@ async def test_auto_finds_the_old_transport_wherever_it_is_and_streamable_http_b
             "prompts/get", {"name": "welcome", "arguments": {"who": "A"}}
         )
         assert "A" in str(prompt.result)
+
+
+async def test_what_a_member_asks_in_a_call_reaches_the_client() -> None:
+    person = Person()
+    async with (
+        OldSse() as server,
+        Gateway(members=[server.spec()]) as gateway,
+    ):
+        await gateway.all_ready()
+        async with person.client(gateway.url, "legacy") as client:
+            assert text_of(await client.call_tool("ask", {})) == "WHICH CITY?"
+            person.action = "decline"
+            assert text_of(await client.call_tool("ask", {})) == "decline"
+            assert person.questions == ["which city?"] * 2
+
+
+def scripted(endpoint: str = "/messages?id=7") -> OldMember:
+    """A member with one tool."""
+    tool = {"name": "t", "inputSchema": {"type": "object"}}
+
+    async def tools(request: Request, member: OldMember) -> None:
+        await member.say(result(request, {"tools": [tool]}))
+
+    async def call(request: Request, member: OldMember) -> None:
+        await member.say(result(request, {"content": []}))
+
+    return OldMember(endpoint).on("tools/list", tools).on("tools/call", call)
+
+
+def at(server: RawServer, path: str = "/sse", **fields: Any) -> dict[str, Any]:
+    url = server.url.removesuffix("/mcp") + path
+    return {"name": "raw", "http": {"url": url}, **fields}
+
+
+@pytest.mark.parametrize("isolation", ["Shared", "PerSession"])
+async def test_silent_streams_that_a_proxy_cuts_cost_nobody_an_error(isolation: str) -> None:
+    member = scripted()
+    async with (
+        RawServer(member) as server,
+        Gateway(members=[at(server, transport="Sse", isolation=isolation)]) as gateway,
+    ):
+        await gateway.all_ready()
+        session = await gateway.open_session()
+        assert (await gateway.call("t", session=session)).result == {"content": []}
+        for _ in range(3):
+            for stream in member.streams:
+                stream.close()
+            reply = await gateway.call("t", session=session)
+            assert reply.result == {"content": []}
+        assert await gateway.metric("mcpgroup_evictions_total") == 0
+
+
+async def test_a_member_that_sends_its_messages_elsewhere_is_not_started() -> None:
+    async with RawServer(scripted("http://example.com/messages")) as server:
+        async with Gateway(members=[at(server)], wait_ready=False) as gateway:
+            await gateway.wait_state("raw", "Failed")
+            await gateway.running.printed("names another scheme, host or port")
+        assert {request.method for request in server.requests if request.target != "/sse"} == set()
+
+
+async def test_a_member_that_speaks_neither_is_told_with_both_names() -> None:
+    async def nowhere(request: Request, peer: Peer) -> None:
+        await peer.send(response(b"<html>", status=404, content_type="text/html"))
+
+    async with (
+        RawServer(nowhere) as raw,
+        Gateway(members=[at(raw, "/mcp")], wait_ready=False) as gateway,
+    ):
+        await gateway.wait_state("raw", "Failed")
+        line = await gateway.running.printed(r'"to":"Failed","reason":"([^"]+)"')
+        assert "streamable HTTP" in line[1]
+        assert "HTTP+SSE" in line[1]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.harness.http_sessions import always, call, failed_open, failure_of_call
+from tests.harness.mutations import mutate
 from tests.harness.sse_sessions import OpenedSse, connector_to, opened_sse
 from tests.servers.raw_http import (
     Peer,
@@ -484,3 +486,38 @@ async def test_a_redirected_post_keeps_its_body_and_its_headers() -> None:
         first, second = it.server.seen("tools/call")
         assert second.body == first.body
         assert second.headers["x-one"] == "1"
+
+
+async def test_damaged_streams_end_every_call_and_answer_no_wrong_one() -> None:
+    """3,000 answers with random damage, several calls in flight; sessions are opened anew."""
+    rng = random.Random(7)  # noqa: S311 - no secret
+    answered = failed = 0
+
+    async def answer(request: Request, member: OldMember) -> None:
+        good = event(result(request, {"text": "x" * 50}))
+        damaged = mutate(rng, good) if rng.random() < 0.8 else good
+        await member.write(damaged + b"\n\n")
+
+    for _ in range(30):
+        async with opened_sse(OldMember().on("tools/call", answer), asked=True) as it:
+            for number in range(0, 100, 5):
+                if it.session.lost:
+                    break
+                exchanges = [it.session.request("tools/call", b'{"n":1}') for _ in range(5)]
+                readers = [asyncio.create_task(exchange.next()) for exchange in exchanges]
+                await it.received("tools/call", number + 5)
+                await call(it.session, "ping")  # behind it nothing more comes
+                for exchange, reader in zip(exchanges, readers, strict=True):
+                    exchange.abort(MemberFailure(Failure.DEADLINE, "no answer", sent=True))
+                    try:
+                        message = await reader
+                    except MemberFailure:
+                        failed += 1
+                    else:
+                        answered += 1
+                        assert not message.is_response or message.raw_id == b"%d" % (
+                            exchange.request_id
+                        )
+                    exchange.close()
+    assert answered > 500
+    assert failed > 500

@@ -19,7 +19,8 @@ class OldMember:
     """A handler for `RawServer`. GET opens a stream, POST is accepted and answered there.
 
     A test scripts what is said for a JSON-RPC method with `on`, and what a POST of the method or a
-    GET is answered with `post` and `get`. A method without a script has the empty result.
+    GET is answered with `post` and `get`. A method without a script has the empty result. POST to
+    `/sse` is refused, as servers do.
     """
 
     def __init__(self, endpoint: str = "/messages?id=7", *, version: str = "2024-11-05") -> None:
@@ -57,6 +58,9 @@ class OldMember:
     async def __call__(self, request: Request, peer: Peer) -> None:
         if request.method == "GET":
             await (self._get(request, peer) if self._get else self.open_stream(peer))
+            return
+        if request.target == "/sse":
+            await peer.send(response(status=405))
             return
         handler = self._posts.get(request.rpc_method)
         if handler is not None:

@@ -78,14 +78,14 @@ async def big(size: int) -> str:
 
 
 class Answer(BaseModel):
-    city: str
+    answer: str
 
 
 @server.tool()
 async def ask(ctx: Context) -> str:
-    """Ask the client for a city."""
-    found = await ctx.elicit("Which city?", Answer)
-    return found.data.city if found.action == "accept" else found.action
+    """Ask the client."""
+    found = await ctx.elicit("which city?", Answer)
+    return found.data.answer if found.action == "accept" else found.action
 
 
 @server.tool()

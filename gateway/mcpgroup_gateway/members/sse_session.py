@@ -16,6 +16,7 @@ from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.cut_answers import answered_id
 from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
 from mcpgroup_gateway.members.http_answers import too_large
+from mcpgroup_gateway.members.lines import LineLog
 from mcpgroup_gateway.members.sse_exchange import SseExchange
 from mcpgroup_gateway.members.sse_posting import Posting
 from mcpgroup_gateway.members.sse_stream import SseStream
@@ -74,6 +75,7 @@ class SseUpstream:
         on_request: Callable[[Message], None] | None,
     ) -> None:
         self._log = logging.getLogger(f"mcpgroup.member.{reach.name}")
+        self._noise = LineLog(self._log, logging.WARNING, "not a message", loop.time, per_second=10)
         self._limit = reach.response_limit
         self._posting = Posting(reach, address, fields, loop)
         self._loop = loop
@@ -215,6 +217,7 @@ class SseUpstream:
     # The stream calls these.
 
     def _stream_ended(self, failure: MemberFailure) -> None:
+        self._noise.flush()
         pending = [exchange for exchange in self._exchanges.values() if exchange.pending]
         # Without a call nothing was lost but the session: proxies cut streams that are silent.
         kind = Failure.RESET if pending else Failure.SESSION_LOST
@@ -255,7 +258,7 @@ class SseUpstream:
         if exchange is not None:
             exchange.fail(failure)
         else:
-            self._log.warning("an event was skipped: %s", failure.reason)
+            self._noise.write(data)
 
     def _requested(self, message: Message, size: int) -> None:
         if message.method == "ping":
