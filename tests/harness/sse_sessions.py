@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.servers.raw_http import Request
-    from tests.servers.raw_sse import OldMember
+    from tests.servers.raw_sse import OldMember, OldStream
 
     from mcpgroup_gateway.members.sse_session import SseUpstream
     from mcpgroup_gateway.members.upstream import MemberFailure
@@ -34,6 +34,11 @@ class OpenedSse:
     losses: list[MemberFailure] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     session: SseUpstream = field(init=False)
+
+    @property
+    def stream(self) -> OldStream:
+        """The session's stream at the member."""
+        return self.member.streams[0]
 
     async def told(self, messages: list[Any], number: int = 1) -> None:
         """Wait until that many entries are in one of the lists."""

@@ -15,7 +15,7 @@ from tests.harness.asking import Person
 from tests.harness.gateway import Gateway
 from tests.harness.members import EverythingSse, FaultyHttp, OldSse
 from tests.servers.raw_http import Peer, RawServer, Request, response, result
-from tests.servers.raw_sse import OldMember
+from tests.servers.raw_sse import OldMember, OldStream
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -199,15 +199,15 @@ async def test_what_a_member_asks_in_a_call_reaches_the_client() -> None:
             assert person.questions == ["which city?"] * 2
 
 
-def scripted(endpoint: str = "/messages?id=7") -> OldMember:
+def scripted(endpoint: str = "/messages?id={number}") -> OldMember:
     """A member with one tool."""
     tool = {"name": "t", "inputSchema": {"type": "object"}}
 
-    async def tools(request: Request, member: OldMember) -> None:
-        await member.say(result(request, {"tools": [tool]}))
+    async def tools(request: Request, stream: OldStream) -> None:
+        await stream.say(result(request, {"tools": [tool]}))
 
-    async def call(request: Request, member: OldMember) -> None:
-        await member.say(result(request, {"content": []}))
+    async def call(request: Request, stream: OldStream) -> None:
+        await stream.say(result(request, {"content": []}))
 
     return OldMember(endpoint).on("tools/list", tools).on("tools/call", call)
 
@@ -228,10 +228,31 @@ async def test_silent_streams_that_a_proxy_cuts_cost_nobody_an_error(isolation: 
         session = await gateway.open_session()
         assert (await gateway.call("t", session=session)).result == {"content": []}
         for _ in range(3):
-            for stream in member.streams:
-                stream.close()
+            async with asyncio.timeout(5):
+                for stream in member.streams:
+                    await stream.cut()
             reply = await gateway.call("t", session=session)
             assert reply.result == {"content": []}
+        assert await gateway.metric("mcpgroup_evictions_total") == 0
+
+
+async def test_a_stream_that_is_cut_in_calls_loses_those_and_no_later_one() -> None:
+    async def wait(request: Request, stream: OldStream) -> None:
+        if request.message["params"]["arguments"].get("answer"):
+            await stream.say(result(request, {"content": []}))
+
+    member = scripted().on("tools/call", wait)
+    async with (
+        RawServer(member) as server,
+        Gateway(members=[at(server, isolation="Shared")]) as gateway,
+    ):
+        await gateway.all_ready()
+        calls = [asyncio.create_task(gateway.call("t")) for _ in range(10)]
+        await server.until(lambda: len(server.seen("tools/call")) == 10)
+        async with asyncio.timeout(5):
+            await member.streams[-1].cut()
+            assert [(await call).error["code"] for call in calls] == [-31003] * 10
+        assert (await gateway.call("t", {"answer": True})).result == {"content": []}
         assert await gateway.metric("mcpgroup_evictions_total") == 0
 
 

@@ -22,7 +22,7 @@ from tests.servers.raw_http import (
     result,
     stream_head,
 )
-from tests.servers.raw_sse import ACCEPTED, OldMember
+from tests.servers.raw_sse import ACCEPTED, OldMember, OldStream
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http_reach import HttpReach
@@ -43,7 +43,7 @@ def question(request_id: object, method: str = "roots/list") -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "method": method}).encode()
 
 
-async def silent(request: Request, member: OldMember) -> None:
+async def silent(request: Request, stream: OldStream) -> None:
     """Never answer."""
 
 
@@ -96,7 +96,7 @@ async def test_a_session_is_opened_by_the_stream_and_posts_to_the_endpoint_it_na
                 "a",
             )
         for request in (initialize, initialized, called):
-            assert (request.method, request.target) == ("POST", "/messages?id=7")
+            assert (request.method, request.target) == ("POST", "/messages?id=0")
         assert "mcp-protocol-version" not in initialize.headers
         assert called.headers["mcp-protocol-version"] == "2024-11-05"
 
@@ -216,10 +216,10 @@ async def test_the_next_url_is_tried_when_the_first_cannot_be_reached() -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 async def test_events_are_read_with_every_line_end_and_comments_between(end: bytes) -> None:
-    async def answer(request: Request, member: OldMember) -> None:
+    async def answer(request: Request, stream: OldStream) -> None:
         data = b": ping" + end + end + event(result(request, {"n": 1}), end=end) + b": end" + end
         for index in range(0, len(data), 7):
-            await member.write(data[index : index + 7])
+            await stream.write(data[index : index + 7])
 
     async with opened_sse(OldMember().on("tools/call", answer)) as it:
         assert json.loads(bytes((await call(it.session)).result)) == {"n": 1}
@@ -228,8 +228,8 @@ async def test_events_are_read_with_every_line_end_and_comments_between(end: byt
 async def test_a_result_crosses_byte_for_byte() -> None:
     odd = b'{"n":9007199254740993, "x":[1.0,1e400,-0],"\\u0061":null}'
 
-    async def answer(request: Request, member: OldMember) -> None:
-        await member.say(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request.id, odd))
+    async def answer(request: Request, stream: OldStream) -> None:
+        await stream.say(b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request.id, odd))
 
     async with opened_sse(OldMember().on("tools/call", answer)) as it:
         assert bytes((await call(it.session)).result) == odd
@@ -237,7 +237,7 @@ async def test_a_result_crosses_byte_for_byte() -> None:
 
 async def test_an_answer_may_come_before_the_post_is_accepted() -> None:
     async def early(request: Request, peer: Peer) -> None:
-        await member.say(result(request, {}))
+        await member.stream_of(request).say(result(request, {}))
         await it.received("ping")
         await peer.send(ACCEPTED)
 
@@ -250,11 +250,11 @@ async def test_an_answer_may_come_before_the_post_is_accepted() -> None:
 async def test_answers_in_any_order_reach_their_own_calls() -> None:
     waiting: list[Request] = []
 
-    async def collect(request: Request, member: OldMember) -> None:
+    async def collect(request: Request, stream: OldStream) -> None:
         waiting.append(request)
         if len(waiting) == 50:
             for each in reversed(waiting):
-                await member.say(result(each, {"id": each.id}))
+                await stream.say(result(each, {"id": each.id}))
 
     async with opened_sse(OldMember().on("tools/call", collect)) as it:
         exchanges = [it.session.request("tools/call", b"{}") for _ in range(50)]
@@ -305,16 +305,16 @@ async def test_a_refusal_with_an_error_for_this_request_is_an_answer() -> None:
 
 
 async def test_a_message_over_the_limit_fails_its_own_call_only() -> None:
-    async def answer(request: Request, member: OldMember) -> None:
+    async def answer(request: Request, stream: OldStream) -> None:
         if request.message["params"]["name"] == "big":
-            await member.say(result(request, {"text": "x" * 100_000}))
+            await stream.say(result(request, {"text": "x" * 100_000}))
 
     async with opened_sse(OldMember().on("tools/call", answer), response_limit=50_000) as it:
         other = await started(it)
         big = it.session.request("tools/call", b'{"name":"big"}')
         assert (await failure_of(big)).failure is Failure.TOO_LARGE
         big.close()
-        await it.member.say(
+        await it.stream.say(
             b'{"jsonrpc":"2.0","id":%d,"result":{}}' % it.server.seen("tools/call")[0].id
         )
         assert (await next_of(other)).is_response
@@ -323,9 +323,9 @@ async def test_a_message_over_the_limit_fails_its_own_call_only() -> None:
 
 
 async def test_a_malformed_answer_fails_its_own_call_only() -> None:
-    async def answer(request: Request, member: OldMember) -> None:
-        await member.say(b"what is this")
-        await member.say(b'{"jsonrpc":"2.0","id":%d,"result":{"n":NaN}}' % request.id)
+    async def answer(request: Request, stream: OldStream) -> None:
+        await stream.say(b"what is this")
+        await stream.say(b'{"jsonrpc":"2.0","id":%d,"result":{"n":NaN}}' % request.id)
 
     async with opened_sse(OldMember().on("tools/call", answer)) as it:
         assert (await failure_of_call(it.session)).failure is Failure.MALFORMED
@@ -341,26 +341,19 @@ async def test_a_stream_that_ends_loses_the_session_and_what_is_in_flight(how: s
         sent = await started(it)
         unsent = it.session.request("tools/call", b"{}")
         if how == "ended":
-            await it.member.write(b"")
+            await it.stream.write(b"")
         else:
-            getattr(it.member.streams[0], how)()
+            getattr(it.stream.peer, how)()
         found = await failure_of(sent)
         assert (found.failure, found.sent) == (Failure.RESET, True)
         found = await failure_of(unsent)
-        assert (found.failure, found.sent) == (Failure.RESET, False)
-        assert [each.failure for each in it.losses] == [Failure.RESET]
+        assert (found.failure, found.sent) == (Failure.SESSION_LOST, False)
+        assert [each.failure for each in it.losses] == [Failure.SESSION_LOST]
         assert it.session.lost
         sent.close()
         unsent.close()
         after = await failure_of_call(it.session)
         assert (after.failure, after.sent) == (Failure.SESSION_LOST, False)
-
-
-async def test_a_silent_stream_that_is_cut_loses_the_session_but_proves_nothing_else() -> None:
-    async with opened_sse(OldMember()) as it:
-        it.member.streams[0].close()
-        await it.told(it.losses)
-        assert [each.failure for each in it.losses] == [Failure.SESSION_LOST]
 
 
 async def test_closing_a_session_ends_its_stream_and_cancels_its_calls() -> None:
@@ -371,7 +364,7 @@ async def test_closing_a_session_ends_its_stream_and_cancels_its_calls() -> None
         exchange.close()
         (told,) = await it.received("notifications/cancelled")
         assert told.message["params"]["requestId"] == it.server.seen("tools/call")[0].id
-        await asyncio.wait_for(it.member.streams[0].gone.wait(), 5)
+        await asyncio.wait_for(it.stream.peer.gone.wait(), 5)
         assert not it.losses
 
 
@@ -389,7 +382,7 @@ async def test_an_aborted_call_is_cancelled_at_the_member_once_and_its_late_answ
         exchange.close()
         await it.received("notifications/cancelled")
         (called,) = it.server.seen("tools/call")
-        await it.member.say(result(called, {}))
+        await it.stream.say(result(called, {}))
         await call(it.session, "ping")
         assert len(it.server.seen("notifications/cancelled")) == 1
 
@@ -397,14 +390,14 @@ async def test_an_aborted_call_is_cancelled_at_the_member_once_and_its_late_answ
 async def test_progress_and_logs_reach_the_call_that_they_belong_to() -> None:
     async with opened_sse(OldMember().on("tools/call", silent)) as it:
         exchange = await started(it, progress_token=11)
-        await it.member.say(note("notifications/progress", progressToken=12, progress=1))
-        await it.member.say(note("notifications/progress", progressToken=11, progress=2))
-        await it.member.say(note("notifications/message", level="info", data="one call"))
+        await it.stream.say(note("notifications/progress", progressToken=12, progress=1))
+        await it.stream.say(note("notifications/progress", progressToken=11, progress=2))
+        await it.stream.say(note("notifications/message", level="info", data="one call"))
         assert b'"progress": 2' in bytes((await next_of(exchange)).params)
         assert b"one call" in bytes((await next_of(exchange)).params)
         other = await started(it)
-        await it.member.say(note("notifications/message", level="info", data="two calls"))
-        await it.member.say(note("notifications/tools/list_changed"))
+        await it.stream.say(note("notifications/message", level="info", data="two calls"))
+        await it.stream.say(note("notifications/tools/list_changed"))
         await it.told(it.notifications, 2)
         assert [each.method for each in it.notifications] == [
             "notifications/message",
@@ -418,8 +411,8 @@ async def test_a_reader_that_is_too_slow_misses_notifications_and_no_answer() ->
     async with opened_sse(OldMember().on("tools/call", silent)) as it:
         exchange = await started(it, progress_token=11)
         for step in range(1000):
-            await it.member.say(note("notifications/progress", progressToken=11, progress=step))
-        await it.member.say(result(it.server.seen("tools/call")[0], {}))
+            await it.stream.say(note("notifications/progress", progressToken=11, progress=step))
+        await it.stream.say(result(it.server.seen("tools/call")[0], {}))
         await call(it.session, "ping")
         seen = 0
         while not (await next_of(exchange)).is_response:
@@ -431,8 +424,8 @@ async def test_a_reader_that_is_too_slow_misses_notifications_and_no_answer() ->
 @pytest.mark.parametrize("asked", [True, False])
 async def test_requests_of_the_member_are_answered_or_refused(asked: bool) -> None:
     async with opened_sse(OldMember(), asked=asked) as it:
-        await it.member.say(question("p", "ping"))
-        await it.member.say(question("r"))
+        await it.stream.say(question("p", "ping"))
+        await it.stream.say(question("r"))
         if asked:
             await it.told(it.requests)
             assert it.requests[0].raw_id == b'"r"'
@@ -449,10 +442,10 @@ async def test_requests_of_the_member_are_answered_or_refused(asked: bool) -> No
 async def test_a_request_of_the_member_goes_to_the_only_call_that_it_can_be_about() -> None:
     async with opened_sse(OldMember().on("tools/call", silent), asked=True) as it:
         exchange = await started(it)
-        await it.member.say(question(5))
+        await it.stream.say(question(5))
         assert (await next_of(exchange)).is_request
         for number in range(300):
-            await it.member.say(question(number + 100))
+            await it.stream.say(question(number + 100))
         await it.server.until(lambda: len(it.server.seen("")) - 1 == 300 - 256)
         exchange.close()
         assert not it.requests
@@ -474,7 +467,7 @@ async def test_a_redirected_post_keeps_its_body_and_its_headers() -> None:
             await peer.send(response(status=307, headers=(("Location", "/moved"),)))
         else:
             await peer.send(ACCEPTED)
-            await member.say(result(request, {}))
+            await member.stream_of(request).say(result(request, {}))
 
     member = OldMember().post("tools/call", moved)
     async with opened_sse(member) as it:
@@ -493,10 +486,10 @@ async def test_damaged_streams_end_every_call_and_answer_no_wrong_one() -> None:
     rng = random.Random(7)  # noqa: S311 - no secret
     answered = failed = 0
 
-    async def answer(request: Request, member: OldMember) -> None:
+    async def answer(request: Request, stream: OldStream) -> None:
         good = event(result(request, {"text": "x" * 50}))
         damaged = mutate(rng, good) if rng.random() < 0.8 else good
-        await member.write(damaged + b"\n\n")
+        await stream.write(damaged + b"\n\n")
 
     for _ in range(30):
         async with opened_sse(OldMember().on("tools/call", answer), asked=True) as it:

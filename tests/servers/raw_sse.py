@@ -10,23 +10,46 @@ from tests.servers.raw_http import stream_head as head
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    Script = Callable[[Request, "OldMember"], Awaitable[None]]
+    Script = Callable[[Request, "OldStream"], Awaitable[None]]
 
 ACCEPTED = response(b"Accepted", status=202, content_type="text/plain")
+
+
+class OldStream:
+    """The stream of one session."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    async def write(self, data: bytes) -> None:
+        """Bytes, as a chunk; of no data it is the last one."""
+        await self.peer.send(chunk(data))
+
+    async def cut(self) -> None:
+        """End the connection, and wait until the client has noticed."""
+        if not self.peer.gone.is_set():
+            self.peer.writer.write_eof()
+            await self.peer.gone.wait()
+
+    async def say(self, message: bytes) -> None:
+        await self.write(event(message))
 
 
 class OldMember:
     """A handler for `RawServer`. GET opens a stream, POST is accepted and answered there.
 
+    `{number}` in the endpoint counts the streams; what is posted there is answered on that stream.
     A test scripts what is said for a JSON-RPC method with `on`, and what a POST of the method or a
     GET is answered with `post` and `get`. A method without a script has the empty result. POST to
     `/sse` is refused, as servers do.
     """
 
-    def __init__(self, endpoint: str = "/messages?id=7", *, version: str = "2024-11-05") -> None:
+    def __init__(
+        self, endpoint: str = "/messages?id={number}", *, version: str = "2024-11-05"
+    ) -> None:
         self.endpoint = endpoint
         self.version = version
-        self.streams: list[Peer] = []
+        self.streams: list[OldStream] = []
         self._scripts: dict[str, Script] = {}
         self._posts: dict[str, Handler] = {}
         self._get: Handler | None = None
@@ -43,17 +66,12 @@ class OldMember:
         self._get = handler
         return self
 
-    async def write(self, data: bytes) -> None:
-        """Bytes on the latest stream, as a chunk."""
-        await self.streams[-1].send(chunk(data))
-
-    async def say(self, message: bytes) -> None:
-        await self.write(event(message))
-
     async def open_stream(self, peer: Peer) -> None:
-        self.streams.append(peer)
+        stream = OldStream(peer)
+        self.streams.append(stream)
+        endpoint = self.endpoint.replace("{number}", str(len(self.streams) - 1))
         await peer.send(head())
-        await self.write(b"event: endpoint\ndata: " + self.endpoint.encode() + b"\n\n")
+        await stream.write(b"event: endpoint\ndata: " + endpoint.encode() + b"\n\n")
 
     async def __call__(self, request: Request, peer: Peer) -> None:
         if request.method == "GET":
@@ -67,13 +85,18 @@ class OldMember:
             await handler(request, peer)
             return
         await peer.send(ACCEPTED)
+        stream = self.stream_of(request)
         script = self._scripts.get(request.rpc_method)
         if script is not None:
-            await script(request, self)
+            await script(request, stream)
         elif request.rpc_method == "initialize":
-            await self.say(result(request, self.greeting))
+            await stream.say(result(request, self.greeting))
         elif request.id is not None and request.rpc_method:
-            await self.say(result(request, {}))
+            await stream.say(result(request, {}))
+
+    def stream_of(self, request: Request) -> OldStream:
+        number = request.target.rpartition("?id=")[2]
+        return self.streams[int(number) if number.isdigit() else -1]
 
     @property
     def greeting(self) -> dict[str, Any]:

@@ -218,13 +218,13 @@ class SseUpstream:
 
     def _stream_ended(self, failure: MemberFailure) -> None:
         self._noise.flush()
-        pending = [exchange for exchange in self._exchanges.values() if exchange.pending]
-        # Without a call nothing was lost but the session: proxies cut streams that are silent.
-        kind = Failure.RESET if pending else Failure.SESSION_LOST
+        # Proxies cut streams too: whether the member is there the next session tells.
         reason = f"the session's event stream broke: {failure.reason}"
-        self.lose(MemberFailure(kind, reason, sent=False))
-        for exchange in pending:
-            exchange.fail(MemberFailure(Failure.RESET, reason, sent=exchange.sent))
+        self.lose(MemberFailure(Failure.SESSION_LOST, reason, sent=False))
+        for exchange in tuple(self._exchanges.values()):
+            unsent = self.is_open and not exchange.sent
+            kind = Failure.SESSION_LOST if unsent else Failure.RESET
+            exchange.fail(MemberFailure(kind, reason, sent=exchange.sent))
 
     def _read_event(self, event: Event) -> None:
         if event.event not in ("", "message"):
