@@ -23,6 +23,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 import mcp_types as types  # noqa: E402 - found through the line above
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
+from tests.conformance.suite import CLIENT_SECONDS  # noqa: E402
 from tests.harness.gateway import Gateway  # noqa: E402
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     import mcp
 
-#: The suite kills a shell after 30 s, which would leave the gateway behind.
-_SECONDS = 25
+#: Less than the suite's patience: it kills a shell, which would leave the gateway behind.
+_SECONDS = 0.8 * CLIENT_SECONDS
 
 
 async def connect(client: mcp.Client) -> None:

