@@ -453,12 +453,20 @@ async def test_a_request_of_the_member_goes_to_the_only_call_that_it_can_be_abou
 
 async def test_headers_of_the_client_cross_unless_the_manifest_sets_them() -> None:
     async with opened_sse(OldMember(), headers=(("X-Team", "ours"),)) as it:
-        headers = (("X-Team", "theirs"), ("Traceparent", "00-1"), ("Content-Length", "1"))
+        headers = (
+            ("X-Team", "theirs"),
+            ("Traceparent", "00-1"),
+            ("Content-Length", "1"),
+            ("Host", "example.com"),
+            ("X-Broken", "a\r\nX-Smuggled: b"),
+        )
         exchange = it.session.request("tools/call", b"{}", forwarded=Forwarded(headers))
         assert (await next_of(exchange)).is_response
         exchange.close()
         (called,) = it.server.seen("tools/call")
         assert (called.headers["x-team"], called.headers["traceparent"]) == ("ours", "00-1")
+        assert called.headers["host"].startswith("127.0.0.1")
+        assert not {"x-broken", "x-smuggled"} & called.headers.keys()
 
 
 async def test_a_redirected_post_keeps_its_body_and_its_headers() -> None:

@@ -14,6 +14,7 @@ from mcpgroup_gateway.members.http1 import HttpCall, Signal
 from mcpgroup_gateway.members.http_address import (
     RESERVED_FIELDS,
     Address,
+    check_field,
     encode_fields,
     redirect,
 )
@@ -56,6 +57,7 @@ class Posting:
         self._reach = reach
         self._fields = fields
         self._configured = frozenset(name.lower() for name, _ in fields)
+        self._taken = RESERVED_FIELDS | self._configured | {"host", "user-agent"}
         self._loop = loop
         self._version = ""
         self._endpoint = address
@@ -90,7 +92,7 @@ class Posting:
     ) -> HttpCall:
         """Send a message; the bytes are written at once when there is a connection for it.
 
-        Of `headers` those are sent that neither the manifest nor the protocol sets.
+        Of `headers` those are sent that are well formed and neither the manifest's nor ours.
         """
         forwarded = self._forwarded(headers) if headers else ()
         call = HttpCall(
@@ -143,8 +145,15 @@ class Posting:
         return f"{method} {address.target} HTTP/1.1\r\n".encode("ascii") + encode_fields(fields)
 
     def _forwarded(self, headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        taken = self._configured | RESERVED_FIELDS
-        return [(name, value) for name, value in headers if name.lower() not in taken]
+        found = []
+        for name, value in headers:
+            try:
+                check_field(name, value)
+            except ValueError:
+                continue
+            if name.lower() not in self._taken:
+                found.append((name, value))
+        return found
 
     def _redirected_get(self, head: Head) -> tuple[Pool, bytes]:
         self.address = _redirected(self.address, head)
