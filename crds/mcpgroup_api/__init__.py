@@ -10,6 +10,7 @@ from mcpgroup_api.fields import PATTERNS, Model
 from mcpgroup_api.group import API_VERSION, KIND, McpServerGroup, McpServerGroupSpec, Metadata
 from mcpgroup_api.members import (
     EnvVariable,
+    Era,
     Header,
     HttpSource,
     Isolation,
@@ -57,6 +58,7 @@ __all__ = [
     "ConsistentHash",
     "Drain",
     "EnvVariable",
+    "Era",
     "HashKey",
     "Header",
     "Health",

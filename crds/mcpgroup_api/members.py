@@ -41,6 +41,14 @@ class Transport(StrEnum):
     SSE = "Sse"
 
 
+class Era(StrEnum):
+    """Which revisions of MCP a member is spoken to in."""
+
+    AUTO = "Auto"
+    LEGACY = "Legacy"
+    MODERN = "Modern"
+
+
 class SecretKeyRef(Model):
     """One key of a Secret; locally the file `<name>/<key>` under `--secrets`."""
 
@@ -166,6 +174,9 @@ class Member(Model):
     isolation: Annotated[Isolation | None, Field(strict=False)] = None
     """PerSession: one upstream session (or process) for each client session. Shared: one for
     all. Default Shared for `stdio`, PerSession otherwise."""
+    era: Annotated[Era, Field(strict=False)] = Era.AUTO
+    """Legacy: with `initialize` and sessions, up to 2025-11-25. Modern: without, from 2026-07-28.
+    Auto asks the server when it starts."""
     region: Label | None = None
     """Where the server is, compared with `locality.region`."""
     resource_tags: Labels = ()

@@ -102,6 +102,8 @@ def member(entry: Member) -> Iterator[Violation]:
                     "must be neither a credential, nor one of headers, nor a header that the "
                     "gateway makes itself",
                 )
+    if entry.era == "Modern" and entry.transport == "Sse":
+        yield Violation(("era",), "must be Auto or Legacy: the Sse transport is older than Modern")
     if entry.stdio is not None:
         for index, first in _repeated([variable.name for variable in entry.stdio.env]):
             yield Violation(

@@ -11,6 +11,7 @@ import pytest
 from tests.servers.raw_http import Handler, Peer, RawServer, Request
 
 from mcpgroup_gateway.members.streamable import StreamableConnector
+from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ async def opened(
         session = await connector.open(
             on_notification=notified, on_lost=lost, control=control, deadline=5
         )
+        assert isinstance(session, StreamableUpstream)
         try:
             yield Opened(server, connector, session, notifications, losses, news)
         finally:

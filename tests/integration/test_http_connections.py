@@ -30,18 +30,19 @@ from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members import http_connection
 from mcpgroup_gateway.members.http_address import Address
 from mcpgroup_gateway.members.streamable import StreamableConnector
+from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcpgroup_gateway.members.streamable_session import StreamableUpstream
-
 
 async def open_with(connector: StreamableConnector) -> StreamableUpstream:
-    return await connector.open(
+    session = await connector.open(
         on_notification=lambda _: None, on_lost=lambda _: None, control=False, deadline=5
     )
+    assert isinstance(session, StreamableUpstream)
+    return session
 
 
 # Reuse
@@ -87,7 +88,8 @@ class ClosingServer:
                         connection.sendall(response(status=202))
                     else:
                         connection.sendall(response(result(request, {})))
-                self.closed.release()
+                if request.rpc_method != "server/discover":  # the question for the era
+                    self.closed.release()
 
 
 @pytest.fixture
@@ -199,14 +201,14 @@ async def test_an_answer_before_the_request_was_read_is_taken_and_the_connection
     async with server, opened(Member()) as it:
         port = server.sockets[0].getsockname()[1]
         address = Address.parse(f"http://127.0.0.1:{port}/mcp")
-        it.session._pool = it.connector.pool(address)
+        it.session.target._pool = it.connector.pool(address)
         exchange = it.session.request("tools/call", b'"%b"' % (b"x" * 30_000_000))
         with pytest.raises(MemberFailure) as caught:
             await exchange.next()
         exchange.close()
         answered.set()
         assert caught.value.status == 413
-        assert not it.session._pool._idle
+        assert not it.session.target._pool._idle
         await asyncio.wait_for(finished.wait(), 5)
 
 
@@ -337,7 +339,7 @@ async def test_an_abort_while_connecting_sends_nothing() -> None:
     with full_accept_queue() as port:
         async with opened(Member()) as it:
             address = Address.parse(f"http://127.0.0.1:{port}/mcp")
-            it.session._pool = it.connector.pool(address)
+            it.session.target._pool = it.connector.pool(address)
             exchange = it.session.request("tools/call", b"{}")
             waiting = asyncio.ensure_future(exchange.next())
             await asyncio.sleep(0)

@@ -101,9 +101,9 @@ def requests(server: str, folder: Path) -> list[tuple[str, str]]:
 def stdio_member(server: str, folder: Path) -> dict[str, Any]:
     match server:
         case "time":
-            return time_server()
+            return time_server(era="Legacy")  # as the direct connection
         case "git":
-            return git_server(folder)
+            return git_server(folder, era="Legacy")
         case "filesystem":
             return filesystem(folder)
     return everything()

@@ -89,6 +89,7 @@ def script(text: str) -> list[str]:
         "def answer(line, result):\n"
         "    i = json.loads(line)['id']\n"
         "    print(json.dumps({'jsonrpc': '2.0', 'id': i, 'result': result}), flush=True)\n"
+        "answer(sys.stdin.readline(), {})\n"  # to `server/discover`: it is not modern
         "answer(sys.stdin.readline(), {'protocolVersion': '2025-11-25', 'capabilities': {},"
         " 'serverInfo': {'name': 's', 'version': '1'}})\n"
         "sys.stdin.readline()\n"

@@ -83,7 +83,7 @@ def parse(arguments: list[str]) -> Knobs:
     # calls
     add("--single-threaded", action="store_true", help="nothing is read while a request runs")
     add("--no-ping", action="store_true", help="ping is an unknown method")
-    add("--silent", action="store_true", help="requests other than initialize are never answered")
+    add("--silent", action="store_true", help="requests after the handshake are never answered")
     add("--fail-calls", action="store_true", help="tool calls: HTTP 500, over stdio no JSON-RPC")
     add("--fail-every", type=int, default=0, metavar="N", help="like --fail-calls for each Nth")
     add("--call-status", type=int, default=0, help="tool calls run, the answer is this HTTP status")

@@ -90,7 +90,7 @@ class Server:
                 if running is not None:
                     running.set()
             return
-        if self.knobs.silent and method != "initialize":
+        if self.knobs.silent and method not in ("initialize", "server/discover"):
             return
         after: list[str] = []
         try:

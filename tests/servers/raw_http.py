@@ -73,6 +73,8 @@ class RawServer:
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
         self.handler = handler
         self.requests: list[Request] = []
+        #: What was asked to find out the era; it says nothing about sessions and calls.
+        self.probes: list[Request] = []
         self.peers: list[Peer] = []
         self._tls = tls
         self._news = asyncio.Condition()
@@ -129,7 +131,8 @@ class RawServer:
         try:
             while True:
                 request = await self._read(reader, peer.number)
-                self.requests.append(request)
+                probe = request.rpc_method == "server/discover"
+                (self.probes if probe else self.requests).append(request)
                 async with self._news:
                     self._news.notify_all()
                 handlers.append(asyncio.ensure_future(self._handle(request, peer)))
@@ -204,7 +207,8 @@ def event(data: bytes, *, event_id: str | None = None, end: bytes = b"\n") -> by
 class Member:
     """A handler that speaks MCP: it opens sessions, and a test scripts the rest by method.
 
-    A method without a script is answered with the empty result; GET with 405.
+    A method without a script is answered with the empty result; GET with 405, and
+    `server/discover` as by servers that do not know it.
     """
 
     def __init__(self, *, session: str | None = "s-1", version: str = "2025-11-25") -> None:
@@ -237,5 +241,7 @@ class Member:
             await peer.send(response(status=405))
         elif request.id is None or method == "response":
             await peer.send(response(status=202, content_type=None))
+        elif method == "server/discover":
+            await peer.send(response(error(request.id, -32601), status=404))
         else:
             await peer.send(response(result(request, {})))

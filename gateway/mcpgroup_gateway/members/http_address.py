@@ -34,6 +34,8 @@ RESERVED_FIELDS: Final = frozenset(
         "expect",
         "keep-alive",
         "last-event-id",
+        "mcp-method",
+        "mcp-name",
         "mcp-protocol-version",
         "mcp-session-id",
         "te",

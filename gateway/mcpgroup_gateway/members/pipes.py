@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65536
 #: Lines of our own (answers to pings, cancellations) that may wait for a member that reads nothing.
-_CONTROL_BYTES: Final = 262144
+CONTROL_BYTES: Final = 262144
 #: A stream that floods is read this often.
 _SLOW_SECONDS: Final = 0.01
 #: What is read of a dead process's output at most; a pipe holds 64 KiB.
@@ -123,8 +123,8 @@ class InputPipe:
         if not self._watching:
             self._flush()
 
-    def write_control(self, data: bytes) -> bool:
-        if self._control_bytes + len(data) > _CONTROL_BYTES:
+    def write_control(self, data: bytes, allowance: int) -> bool:
+        if self._control_bytes + len(data) > allowance:
             return False
         line = OutgoingLine(data)
         self._control.add(line)

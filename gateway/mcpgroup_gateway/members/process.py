@@ -16,7 +16,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from mcpgroup_gateway.members.pipes import InputPipe, OutputPipe
+from mcpgroup_gateway.members.pipes import CONTROL_BYTES, InputPipe, OutputPipe
 
 if TYPE_CHECKING:
     import subprocess
@@ -76,9 +76,9 @@ class ChildProcess:
         """Forget a line of which nothing was sent."""
         self._input.withdraw(line)
 
-    def write_control(self, data: bytes) -> bool:
-        """Write a line of our own; False when too many of them wait already."""
-        return self._input.write_control(data)
+    def write_control(self, data: bytes, allowance: int = CONTROL_BYTES) -> bool:
+        """Write a line of our own; False when with it more than `allowance` bytes would wait."""
+        return self._input.write_control(data, allowance)
 
     def shutdown(self, eof_seconds: float, term_seconds: float) -> None:
         """Begin the orderly end: EOF, then SIGTERM to the group, then SIGKILL. Idempotent."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
+from mcpgroup_gateway.members.handshake import initialize_params
+from mcpgroup_gateway.members.modern_requests import ModernRequests
+from mcpgroup_gateway.members.negotiation import Era, negotiate
 from mcpgroup_gateway.members.spawning import member_environment, spawn
 from mcpgroup_gateway.members.stdio_session import StdioUpstream
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
+from mcpgroup_gateway.wire.protocol import DISCOVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +22,17 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.wire.envelope import Message
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+_log = logging.getLogger(__name__)
+
+
+class _Start(NamedTuple):
+    """What `Connector.open` was called with."""
+
+    on_notification: Callable[[Message], None]
+    on_lost: Callable[[MemberFailure], None]
+    on_request: Callable[[Message], None] | None
+    client: ClientIdentity
+    deadline: float
 
 
 class StdioConnector:
@@ -39,6 +54,7 @@ class StdioConnector:
         max_line_bytes: int = MAX_LINE_BYTES,
         eof_seconds: float = 2.0,
         term_seconds: float = 2.0,
+        era: Era = Era.AUTO,
     ) -> None:
         self._name = name
         self._command = list(command)
@@ -48,6 +64,8 @@ class StdioConnector:
         self._max_line_bytes = max_line_bytes
         self._eof_seconds = eof_seconds
         self._term_seconds = term_seconds
+        self._era = era
+        self._known: Handshake | None = None
         self._open: set[StdioUpstream] = set()
 
     async def open(
@@ -66,20 +84,53 @@ class StdioConnector:
         """
         loop = asyncio.get_running_loop()
         due = loop.time() + deadline
+        start = _Start(on_notification, on_lost, on_request, client, deadline)
+        era, known = self._era, self._known
+        try:
+            async with asyncio.timeout_at(due):
+                try:
+                    upstream = await self._start(start, era)
+                except MemberFailure as fault:
+                    is_legacy = known is not None and not known.modern
+                    if era is not Era.AUTO or is_legacy or fault.failure is not Failure.EXIT:
+                        raise
+                    # Some servers end at a first message that they do not know.
+                    _log.info("%s %s; starting it with initialize", self._name, fault.reason)
+                    upstream = await self._start(start, Era.LEGACY)
+        except TimeoutError as fault:
+            self._known = None
+            reason = f"{self._name} did not answer initialize within {deadline:g} s"
+            late = loop.time() - due > 1.0
+            raise MemberFailure(Failure.START_FAILED, reason, sent=False, late=late) from fault
+        except MemberFailure as fault:
+            self._known = None
+            if fault.failure in (Failure.START_FAILED, Failure.COMMAND_NOT_FOUND):
+                raise
+            reason = f"{fault.reason} before it was ready"
+            raise MemberFailure(Failure.START_FAILED, reason, sent=False) from fault
+        self._known = upstream.handshake
+        return upstream
+
+    async def close(self) -> None:
+        """End the processes that are still open."""
+        await asyncio.gather(*(upstream.close() for upstream in self._open))
+
+    async def _start(self, start: _Start, era: Era) -> StdioUpstream:
+        """One process, ready to serve. Raises `MemberFailure`; no process is left then."""
         environment = member_environment(self._env() if callable(self._env) else self._env)
         popen = spawn(self._command, environment, self._working_dir, self._memory_limit_mib)
         started = False
 
         def lost(failure: MemberFailure) -> None:
             if started:
-                on_lost(failure)
+                start.on_lost(failure)
 
         upstream = StdioUpstream(
             self._name,
             popen,
-            on_notification,
+            start.on_notification,
             lost,
-            on_request,
+            start.on_request,
             max_line_bytes=self._max_line_bytes,
             eof_seconds=self._eof_seconds,
             term_seconds=self._term_seconds,
@@ -87,36 +138,38 @@ class StdioConnector:
         self._open.add(upstream)
         upstream.when_reaped(lambda: self._open.discard(upstream))
         try:
-            async with asyncio.timeout_at(due):
-                upstream.handshake = await self._shake_hands(upstream, client)
+            opening = _StdioOpening(upstream, start.client)
+            handshake = await negotiate(opening, era, self._known, start.deadline)
+            upstream.adopt(handshake, start.client)
+            if not handshake.modern:
+                await upstream.notify("notifications/initialized", b"")
             if upstream.loss is not None:
                 raise upstream.loss
             started = True
-        except TimeoutError as fault:
-            reason = f"{self._name} did not answer initialize within {deadline:g} s"
-            late = loop.time() - due > 1.0
-            raise MemberFailure(Failure.START_FAILED, reason, sent=False, late=late) from fault
-        except MemberFailure as fault:
-            if fault.failure is Failure.START_FAILED:
-                raise
-            reason = f"{fault.reason} before it was ready"
-            raise MemberFailure(Failure.START_FAILED, reason, sent=False) from fault
         finally:
             if not started:
                 upstream.kill(MemberFailure(Failure.START_FAILED, "not started", sent=False))
                 await upstream.close()
         return upstream
 
-    async def close(self) -> None:
-        """End the processes that are still open."""
-        await asyncio.gather(*(upstream.close() for upstream in self._open))
 
-    async def _shake_hands(self, upstream: StdioUpstream, client: ClientIdentity) -> Handshake:
-        exchange = upstream.request("initialize", initialize_params(client))
+class _StdioOpening:
+    """What `negotiate` asks: both questions go to the same process."""
+
+    def __init__(self, upstream: StdioUpstream, client: ClientIdentity) -> None:
+        self._upstream = upstream
+        self._client = client
+
+    async def discover(self, version: str) -> Message:
+        params, _ = ModernRequests(version, self._client).complete(DISCOVER, b"")
+        return await self._ask(DISCOVER, params)
+
+    async def initialize(self) -> Message:
+        return await self._ask("initialize", initialize_params(self._client))
+
+    async def _ask(self, method: str, params: bytes) -> Message:
+        exchange = self._upstream.request(method, params)
         try:
-            answer = await exchange.next()
+            return await exchange.next()
         finally:
             exchange.close()
-        handshake = read_handshake(answer)
-        await upstream.notify("notifications/initialized", b"")
-        return handshake

@@ -83,21 +83,29 @@ class StdioExchange(OutgoingLine):
         self._table.forget(self, "the request was abandoned")
         self._buffer.clear()
 
-    def deliver(self, message: Message, size: int) -> None:
-        """Queue a message of this exchange.
+    def deliver(self, message: Message, size: int) -> bool:
+        """Queue a message of this exchange; false when too many messages wait.
 
         Of too many the oldest notification is dropped, never the response, which comes last, nor
-        a request, for which the process waits.
+        a request that was taken, for which the process waits.
         """
-        self._buffer.append((message, size))
-        self._buffered += size
-        while len(self._buffer) > _BUFFERED_MESSAGES or self._buffered > _BUFFERED_BYTES:
+        while self._is_full(size):
             oldest = next((item for item in self._buffer if item[0].is_notification), None)
             if oldest is None:
-                break
+                if message.is_response:
+                    break
+                return False
             self._buffer.remove(oldest)
             self._buffered -= oldest[1]
+        self._buffer.append((message, size))
+        self._buffered += size
         self._wake()
+        return True
+
+    def _is_full(self, size: int) -> bool:
+        waiting = len(self._buffer)
+        too_many = waiting >= _BUFFERED_MESSAGES or self._buffered + size > _BUFFERED_BYTES
+        return waiting > 0 and too_many
 
     def fail(self, failure: MemberFailure) -> None:
         """End without a response; what was not read yet is dropped."""

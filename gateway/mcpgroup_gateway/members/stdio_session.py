@@ -24,6 +24,7 @@ from mcpgroup_gateway.members.lines import (
     LongLine,
     encode_line,
 )
+from mcpgroup_gateway.members.modern_requests import ModernRequests
 from mcpgroup_gateway.members.process import ChildProcess
 from mcpgroup_gateway.members.stdio_exchange import StdioExchange
 from mcpgroup_gateway.members.upstream import (
@@ -33,6 +34,7 @@ from mcpgroup_gateway.members.upstream import (
     MemberFailure,
 )
 from mcpgroup_gateway.wire.envelope import (
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     MalformedMessage,
     Message,
@@ -44,14 +46,18 @@ from mcpgroup_gateway.wire.envelope import (
     parse_message,
     parse_object,
 )
-from mcpgroup_gateway.wire.protocol import CALL_METHODS
+from mcpgroup_gateway.wire.protocol import CALL_METHODS, DISCOVER, LISTEN, SUBSCRIPTION_KEY
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
+    from mcpgroup_gateway.members.upstream import ClientIdentity
+
 #: Output of no use (stderr, lines that are no messages) beyond which a stream is read more slowly.
 _USELESS_BYTES_PER_SECOND: Final = 1024 * 1024
+#: Responses of clients that may wait for a process that does not read.
+_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 _LOGGED_LINE_BYTES: Final = 2048
 #: Where at both ends of a line that cannot be parsed its id is looked for.
 _HEAD_BYTES: Final = 256
@@ -59,6 +65,7 @@ _HEAD_BYTES: Final = 256
 _ID_AT_HEAD: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,(?!\s*"method")'
 )
+_NEVER_CANCELLED: Final = frozenset({"initialize", DISCOVER})
 _ID_AT_TAIL: Final = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*\}\s*\Z')
 
 
@@ -95,6 +102,8 @@ class StdioUpstream:
         self._exchanges: dict[bytes, StdioExchange] = {}
         self._by_token: dict[bytes, StdioExchange] = {}
         self._calls: set[StdioExchange] = set()
+        self._listens: dict[bytes, StdioExchange] = {}
+        self._modern: ModernRequests | None = None
         self._lines = LineSplitter(max_line_bytes)
         self._noise = LineLog(log, logging.WARNING, "not a message", loop.time, per_second=10)
         self._stderr = LineSplitter(_LOGGED_LINE_BYTES, head_bytes=_LOGGED_LINE_BYTES)
@@ -124,12 +133,16 @@ class StdioUpstream:
         forwarded: Forwarded = NOTHING_FORWARDED,
     ) -> StdioExchange:
         """Begin an exchange. `safe` and headers make no difference: there is one pipe."""
+        if self._modern is not None:
+            params, _ = self._modern.complete(method, params, forwarded)
         self._last_id += 1
         exchange = StdioExchange(self, self._last_id, method, params, progress_token)
         if self._loss is not None:
             exchange.fail(self._failure(self._loss, sent=False))
             return exchange
         self._exchanges[b"%d" % exchange.id] = exchange
+        if method == LISTEN:
+            self._listens[b"%d" % exchange.id] = exchange
         self.in_flight += 1
         if progress_token is not None:
             self._by_token[b"%d" % progress_token] = exchange
@@ -137,6 +150,12 @@ class StdioUpstream:
             self._calls.add(exchange)
         self._process.write(exchange)
         return exchange
+
+    def adopt(self, handshake: Handshake, client: ClientIdentity) -> None:
+        """Go on with what was agreed: a modern member hears of the client in every request."""
+        self.handshake = handshake
+        if handshake.modern:
+            self._modern = ModernRequests(handshake.protocol_version, client)
 
     async def notify(self, method: str, params: bytes) -> None:
         if self._loss is not None:
@@ -147,8 +166,10 @@ class StdioUpstream:
             )
 
     def respond(self, body: bytes) -> None:
-        if self._loss is None and not self._process.write_control(encode_line(body)):
-            self._log.debug("a response was not delivered: standard input is not read")
+        if self._loss is not None:
+            return
+        if not self._process.write_control(encode_line(body), _RESPONSE_BYTES):
+            self._log.warning("a response was dropped: standard input is not read")
 
     def when_reaped(self, callback: Callable[[], None]) -> None:
         """Call back once when the process is gone."""
@@ -179,7 +200,7 @@ class StdioUpstream:
             return False
         if not exchange.sent:
             self._process.withdraw(exchange)
-        elif exchange.method != "initialize":  # which must not be cancelled
+        elif exchange.method not in _NEVER_CANCELLED:
             params = encode_json({"requestId": exchange.id, "reason": reason})
             # Refused when the process reads nothing: then it would not learn of it anyway.
             self._process.write_control(
@@ -190,6 +211,7 @@ class StdioUpstream:
     def _drop(self, exchange: StdioExchange) -> bool:
         if self._exchanges.pop(b"%d" % exchange.id, None) is None:
             return False
+        self._listens.pop(b"%d" % exchange.id, None)
         self.in_flight -= 1
         if exchange.token is not None:
             self._by_token.pop(b"%d" % exchange.token, None)
@@ -264,12 +286,13 @@ class StdioUpstream:
     def _request(self, message: Message, size: int) -> None:
         if message.method == "ping":
             self.respond(encode_result(message.raw_id, b"{}"))
-        elif self._on_request is not None and len(self._calls) == 1:
-            next(iter(self._calls)).deliver(message, size)  # it can only be about this call
-        elif self._on_request is not None:
-            self._on_request(message)
-        else:
+        elif self._on_request is None or self._modern is not None:
             fault = error_object(METHOD_NOT_FOUND, "this client has no such capability")
+            self.respond(encode_error(message.raw_id, fault))
+        elif len(self._calls) != 1:
+            self._on_request(message)
+        elif not next(iter(self._calls)).deliver(message, size):  # it can only be about this call
+            fault = error_object(INTERNAL_ERROR, "too many requests wait for the client")
             self.respond(encode_error(message.raw_id, fault))
 
     def _notification(self, message: Message, size: int) -> None:
@@ -278,12 +301,27 @@ class StdioUpstream:
             exchange = self._by_token.get(bytes(token)) if token is not None else None
             if exchange is not None:
                 exchange.deliver(message, size)
-            return
-        if message.method == "notifications/message" and len(self._calls) == 1:
+        elif message.method == "notifications/message" and len(self._calls) == 1:
             next(iter(self._calls)).deliver(message, size)
+        elif message.method == "notifications/cancelled":
+            self._cancelled(message)
+        elif self._modern is not None and (tag := _subscription(message)):
+            listen = self._listens.get(tag)
+            if listen is not None:
+                listen.deliver(message, size)
+        else:
+            self._on_notification(message)
+
+    def _cancelled(self, message: Message) -> None:
+        """The member gives up a request of its own, or (modern) a listen of ours."""
+        if self._modern is None:
+            if self._on_request is not None:  # else our answers are immediate
+                self._on_notification(message)
             return
-        if message.method != "notifications/cancelled" or self._on_request is not None:
-            self._on_notification(message)  # else our answers are immediate
+        raw_id = parse_object(message.params).get("requestId", b"")
+        listen = self._listens.get(bytes(raw_id))
+        if listen is not None:
+            self._spoil(listen, Failure.RESET, "ended the subscription")
 
     def _long_line(self, line: LongLine) -> None:
         if not line.ended:
@@ -328,3 +366,12 @@ class StdioUpstream:
 
     def _failure(self, loss: MemberFailure, *, sent: bool) -> MemberFailure:
         return MemberFailure(loss.failure, loss.reason, sent=sent)
+
+
+def _subscription(message: Message) -> bytes:
+    """The raw id of the listen that a notification belongs to, b"" without one."""
+    try:
+        meta = parse_object(parse_object(message.params).get("_meta", b""))
+    except MalformedMessage:
+        return b""
+    return bytes(meta.get(SUBSCRIPTION_KEY.decode(), b""))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from mcpgroup_gateway.members.http_opening import HttpOpening
 from mcpgroup_gateway.members.http_reach import CONNECT_SECONDS, RESPONSE_LIMIT, HttpReach
+from mcpgroup_gateway.members.http_target import HttpTarget
+from mcpgroup_gateway.members.negotiation import Era
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 
@@ -13,15 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcpgroup_gateway.members.http_address import Address
-    from mcpgroup_gateway.members.http_pool import Pool
-    from mcpgroup_gateway.members.upstream import ClientIdentity
+    from mcpgroup_gateway.members.http_opening import HttpSession
+    from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake
     from mcpgroup_gateway.wire.envelope import Message
+
+
+class _Known(NamedTuple):
+    """What the last session that was negotiated found, and where."""
+
+    handshake: Handshake
+    address: Address
 
 
 class StreamableConnector:
     """Opens sessions with one HTTP endpoint, see `members.upstream.Connector`.
 
-    A session stays on the URL that it opened. For the arguments see `HttpReach`.
+    A session stays on the URL that it opened. `era` says how the member is spoken to; what `Auto`
+    finds out is remembered until a session fails to open or the member contradicts it. For the
+    other arguments see `HttpReach`.
     """
 
     def __init__(
@@ -35,9 +46,10 @@ class StreamableConnector:
         insecure_skip_verify: bool = False,
         connect_seconds: float = CONNECT_SECONDS,
         response_limit: int = RESPONSE_LIMIT,
+        era: Era = Era.AUTO,
     ) -> None:
-        self.name = name
-        self.response_limit = response_limit
+        self._era = era
+        self._known: _Known | None = None
         self._reach = HttpReach(
             name,
             url,
@@ -58,37 +70,40 @@ class StreamableConnector:
         deadline: float,
         client: ClientIdentity = GATEWAY_IDENTITY,
         on_request: Callable[[Message], None] | None = None,
-    ) -> StreamableUpstream:
-        loop = asyncio.get_running_loop()
+    ) -> HttpSession:
+        """A session that is no control session costs a modern member nothing once it is known."""
         fields = self._reach.headers()
 
-        async def attempt(address: Address) -> StreamableUpstream:
-            session = StreamableUpstream(
-                self,
+        def opening(address: Address) -> HttpOpening:
+            return HttpOpening(
+                lambda address: HttpTarget(self._reach, address, fields),
                 address,
-                fields,
-                loop,
+                client,
+                response_limit=self._reach.response_limit,
                 on_notification=on_notification,
                 on_lost=on_lost,
                 on_request=on_request,
+                on_other_era=self._forget,
             )
-            try:
-                await session.shake_hands(client)
-            except MemberFailure:
-                await session.close()
-                raise
-            except BaseException:
-                session.abandon()
-                raise
-            if control or on_request is not None:
-                session.start_listening()
-            return session
 
-        return await self._reach.first(attempt, deadline)
+        async def attempt(address: Address) -> HttpSession:
+            known = None if self._known is None else self._known.handshake
+            return await opening(address).open(self._era, known, deadline)
+
+        if self._known is not None and self._known.handshake.modern and not control:
+            return opening(self._known.address).adopt(self._known.handshake)
+        try:
+            session = await self._reach.first(attempt, deadline)
+        except MemberFailure:
+            self._forget()
+            raise
+        self._known = _Known(session.handshake, session.target.address)
+        if isinstance(session, StreamableUpstream) and (control or on_request is not None):
+            session.start_listening()
+        return session
 
     async def close(self) -> None:
         await self._reach.close()
 
-    def pool(self, address: Address) -> Pool:
-        """The connections to the origin of an address."""
-        return self._reach.pool(address)
+    def _forget(self) -> None:
+        self._known = None

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from mcpgroup_gateway.members.http_connection import Head
-    from mcpgroup_gateway.members.streamable_session import StreamableUpstream
+    from mcpgroup_gateway.members.http_session import HttpUpstream
+    from mcpgroup_gateway.members.http_target import Fields
 
 #: Wait before resuming when the member does not say how long (seconds).
 RETRY_SECONDS: Final = 1.0
@@ -39,7 +40,7 @@ RETRY_SECONDS: Final = 1.0
 SHORTEST_RETRY_SECONDS: Final = 0.05
 #: Resumed streams in a row that may end without a single event.
 FRUITLESS_RESUMPTIONS: Final = 3
-#: Notifications that wait for a reader when they come by another stream than our own.
+#: Messages that wait for a reader when they come by another stream than our own.
 MAX_READY: Final = 1000
 
 
@@ -52,6 +53,7 @@ class StreamableExchange:
         "_call",
         "_closed",
         "_failure",
+        "_fields",
         "_fruitless",
         "_limit",
         "_loop",
@@ -66,17 +68,20 @@ class StreamableExchange:
         "_size",
         "_was_sent",
         "head",
+        "method",
         "request_id",
         "token",
     )
 
     def __init__(
         self,
-        session: StreamableUpstream,
+        session: HttpUpstream,
         loop: asyncio.AbstractEventLoop,
         *,
+        method: str,
         request_id: int,
         request: bytes,
+        fields: Fields,
         token: bytes,
         safe: bool,
         limit: int,
@@ -84,6 +89,7 @@ class StreamableExchange:
         self._session = session
         self._loop = loop
         self._request = request
+        self._fields = fields
         self._safe = safe
         self._limit = limit
         self._raw_id = b"%d" % request_id
@@ -100,6 +106,7 @@ class StreamableExchange:
         self._resumption: asyncio.TimerHandle | None = None
         self._fruitless = 0
         self.head: Head | None = None
+        self.method = method
         self.request_id = request_id
         self.token = token
 
@@ -109,7 +116,9 @@ class StreamableExchange:
 
     async def next(self) -> Message:
         if self._call is None and self._resumption is None and self._failure is None:
-            self._call = self._session.post(self._request, self._signal, safe=self._safe)
+            self._call = self._session.post(
+                self._request, self._signal, safe=self._safe, fields=self._fields
+            )
         while True:
             if self._ready:
                 return self._ready.popleft()
@@ -147,17 +156,19 @@ class StreamableExchange:
         if not self._answered and self._failure is None:
             self._ready.append(message)
 
-    def push_from_elsewhere(self, message: Message) -> None:
-        """Give the reader a message from another stream; a reader too slow misses notifications."""
-        if message.is_request or len(self._ready) < MAX_READY:
-            self.push(message)
-            self._signal.wake()
+    def push_from_elsewhere(self, message: Message) -> bool:
+        """Give the reader a message from another stream; false when too many wait for it."""
+        if len(self._ready) >= MAX_READY:
+            return False
+        self.push(message)
+        self._signal.wake()
+        return True
 
     def _give_up(self, failure: MemberFailure) -> None:
         sent = self.sent
         self.fail(failure)
         if sent:
-            self._session.tell_cancelled(self.request_id, failure)
+            self._session.abandoned(self, failure)
 
     def _stop(self) -> None:
         self._was_sent = self.sent
@@ -262,6 +273,10 @@ class StreamableExchange:
             self._session.deliver(message, self)
 
     def _answer(self, message: Message) -> None:
+        refusal = self._session.refusal(self, message)
+        if refusal is not None:
+            self.fail(refusal)
+            return
         self._answered = True
         self._was_sent = True
         self._ready.append(message)
@@ -269,7 +284,7 @@ class StreamableExchange:
             self._call.linger(self._loop)
 
     def _resume_or_lose(self, call: HttpCall, parser: EventParser) -> None:
-        if event_id_field(parser.last_id) is None:
+        if not self._session.resumable or event_id_field(parser.last_id) is None:
             reason = "the member's stream ended before its answer"
             self.fail(call.failure or MemberFailure(Failure.RESET, reason, sent=True))
             return
@@ -289,7 +304,7 @@ class StreamableExchange:
     def _resume(self, last_id: str) -> None:
         self._resumption = None
         self.head = None
-        self._call = self._session.listen(self._signal, last_event_id=last_id)
+        self._call = self._session.listen(self._signal, last_event_id=last_id, fields=self._fields)
         self._signal.wake()
 
     def _lose(self, failure: MemberFailure) -> None:
@@ -300,6 +315,5 @@ class StreamableExchange:
         self.fail(failure)
 
     def _refuse(self, failure: MemberFailure) -> None:
-        if failure.failure is Failure.SESSION_LOST:
-            self._session.lose(failure)
+        self._session.refused(failure)
         self.fail(failure)

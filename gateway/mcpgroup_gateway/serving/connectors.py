@@ -10,6 +10,7 @@ from mcpgroup_api import Transport
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http_reach import HttpReach
 from mcpgroup_gateway.members.sse_connector import SseConnector
+from mcpgroup_gateway.members.negotiation import Era
 from mcpgroup_gateway.members.stdio import MAX_LINE_BYTES, StdioConnector
 from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.transport_choice import TransportChoice, UrlTransports
@@ -53,6 +54,7 @@ def build_connector(
             working_dir=stdio.working_dir,
             memory_limit_mib=stdio.memory_limit_mib,
             max_line_bytes=min(limits.response_bytes, MAX_LINE_BYTES),
+            era=Era(member.era),
         )
     assert member.http is not None  # noqa: S101 - the API demands exactly one source
     http = member.http
@@ -75,7 +77,7 @@ def build_connector(
             "connect_seconds": member.connect_timeout_seconds,
             "response_limit": limits.response_bytes,
         }
-        return _over_http(member.transport, member.name, (http.url, *http.fallback_urls), options)
+        return _over_http(member, (http.url, *http.fallback_urls), options)
 
     reference = http.tls.ca_secret_ref
     if reference is None:
@@ -83,18 +85,17 @@ def build_connector(
     return _WithAuthority(reach, lambda: secrets.read(reference))
 
 
-def _over_http(
-    transport: Transport, name: str, urls: Sequence[str], options: HttpOptions
-) -> Connector:
+def _over_http(member: Member, urls: Sequence[str], options: HttpOptions) -> Connector:
+    name, era = member.name, Era(member.era)
     url, *fallback_urls = urls
-    if transport is Transport.SSE:
+    if member.transport is Transport.SSE:
         return SseConnector(HttpReach(name, url, fallback_urls=fallback_urls, **options))
-    if transport is Transport.STREAMABLE_HTTP:
-        return StreamableConnector(name, url, fallback_urls=fallback_urls, **options)
+    if member.transport is Transport.STREAMABLE_HTTP or era is Era.MODERN:
+        return StreamableConnector(name, url, fallback_urls=fallback_urls, era=era, **options)
     return TransportChoice(
         [
             UrlTransports(
-                StreamableConnector(name, url, **options),
+                StreamableConnector(name, url, era=era, **options),
                 SseConnector(HttpReach(name, url, **options)),
             )
             for url in urls
@@ -156,6 +157,7 @@ def source_identity(member: Member, limits: Limits) -> str:
         "source": source.model_dump(mode="json", exclude=exclude),
         "transport": member.transport.value,
         "isolation": member.effective_isolation.value,
+        "era": member.era.value,
         "connectTimeoutSeconds": member.connect_timeout_seconds if member.http else None,
         "responseBytes": limits.response_bytes,
     }

@@ -19,6 +19,7 @@ from mcpgroup_gateway.serving.catalogue_reader import CatalogueReader
 from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.deadlines import LATE_SECONDS, Deadline
 from mcpgroup_gateway.serving.session_waiters import SessionWaiters
+from mcpgroup_gateway.wire.protocol import DISCOVER
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -328,19 +329,20 @@ class Supervisor:
             await self._reopen()
             return
         probe = group.probe_started(endpoint.id)
-        exchange = control.request("ping", b"", safe=True)
+        method = DISCOVER if control.handshake.modern else "ping"
+        exchange = control.request(method, b"", safe=True)
         deadline = Deadline(
             self.timing.probe_timeout,
             exchange.abort,
             Failure.PROBE_TIMEOUT,
-            f"no answer to ping within {self.timing.probe_timeout:g} s",
+            f"no answer to {method} within {self.timing.probe_timeout:g} s",
         )
         try:
             while not (await exchange.next()).is_response:
                 pass
         except MemberFailure as failure:
             if failure.failure is Failure.SESSION_LOST or control is not self.control:
-                # Not the ping's verdict: the member restarted, or its exit was counted already.
+                # Not the probe's verdict: the member restarted, or its exit was counted already.
                 group.probe_failed(probe, Failure.CANCELLED, reason="the session ended")
                 self.forget_session(control)
                 # It is there again: open a session now, not after another wait of a recovery.

@@ -24,6 +24,14 @@ VERSION_HEADER: Final = "MCP-Protocol-Version"
 #: What modern requests repeat of their body, for intermediaries.
 METHOD_HEADER: Final = "Mcp-Method"
 NAME_HEADER: Final = "Mcp-Name"
+#: The methods with an `Mcp-Name`, and the member of their params that it repeats.
+NAMED_METHODS: Final[dict[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+}
+DISCOVER: Final = "server/discover"
+LISTEN: Final = "subscriptions/listen"
 
 #: Error codes of 2026-07-28.
 HEADER_MISMATCH: Final = -32020

@@ -135,6 +135,7 @@ ACCEPTED: list[Case] = [
                         "memoryLimitMiB": 512,
                     },
                     "isolation": "PerSession",
+                    "era": "Modern",
                     "region": "eu-west",
                     "resourceTags": ["gpu", "large"],
                     "provides": {"tools": ["t"], "resources": ["file:///x"], "prompts": ["p"]},
@@ -406,6 +407,20 @@ REJECTED: list[Case] = [
         "an HTTP transport for a process",
         member(transport="Sse"),
         (f"{M}.transport", "with http only"),
+    ),
+    _rejected(
+        "the modern era over the old transport",
+        {
+            "members": [
+                {"name": "a", "http": {"url": "http://x/"}, "transport": "Sse", "era": "Modern"}
+            ]
+        },
+        (f"{M}.era", "must be Auto or Legacy"),
+    ),
+    _rejected(
+        "an era that is a version",
+        member(era="2026-07-28"),
+        (f"{M}.era", "must be one of Auto, Legacy, Modern"),
     ),
     _rejected("a field without a value", {"strategy": None}, ("spec.strategy", "or left out")),
     _rejected("a section without a value", {"locality": None}, ("spec.locality", "or left out")),
