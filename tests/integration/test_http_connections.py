@@ -201,7 +201,7 @@ async def test_an_answer_before_the_request_was_read_is_taken_and_the_connection
     async with server, opened(Member()) as it:
         port = server.sockets[0].getsockname()[1]
         address = Address.parse(f"http://127.0.0.1:{port}/mcp")
-        it.session.target._pool = it.connector.pool(address)
+        it.session.target._pool = it.connector._reach.pool(address)
         exchange = it.session.request("tools/call", b'"%b"' % (b"x" * 30_000_000))
         with pytest.raises(MemberFailure) as caught:
             await exchange.next()
@@ -339,7 +339,7 @@ async def test_an_abort_while_connecting_sends_nothing() -> None:
     with full_accept_queue() as port:
         async with opened(Member()) as it:
             address = Address.parse(f"http://127.0.0.1:{port}/mcp")
-            it.session.target._pool = it.connector.pool(address)
+            it.session.target._pool = it.connector._reach.pool(address)
             exchange = it.session.request("tools/call", b"{}")
             waiting = asyncio.ensure_future(exchange.next())
             await asyncio.sleep(0)

@@ -265,9 +265,8 @@ async def test_a_member_that_refuses_initialize_because_it_is_modern_is_asked_ag
 
 
 async def test_a_given_era_is_not_asked_for() -> None:
-    async with connected(Member(), era=Era.LEGACY) as (connector, server):
-        async with session_of(connector):
-            assert not server.probes
+    async with connected(Member(), era=Era.LEGACY) as (connector, server), session_of(connector):
+        assert not server.probes
     async with connected(Member(), era=Era.MODERN) as (connector, server):
         with pytest.raises(MemberFailure, match="era Modern"):
             async with session_of(connector):

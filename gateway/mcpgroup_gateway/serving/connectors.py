@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from mcpgroup_api import Transport
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http_reach import HttpReach
-from mcpgroup_gateway.members.sse_connector import SseConnector
 from mcpgroup_gateway.members.negotiation import Era
+from mcpgroup_gateway.members.sse_connector import SseConnector
 from mcpgroup_gateway.members.stdio import MAX_LINE_BYTES, StdioConnector
 from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.transport_choice import TransportChoice, UrlTransports
