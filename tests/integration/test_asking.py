@@ -76,7 +76,7 @@ async def test_nobody_answers_and_the_call_goes_on_after_input_seconds(mode: str
     person = Person(delay=60)
     async with contextlib.AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(
-            Gateway(members=[asking()], limits={"inputSeconds": 1})
+            Gateway(members=[asking(era="Legacy")], limits={"inputSeconds": 1})
         )
         client = await stack.enter_async_context(person.client(gateway.url, mode))
         if mode == "legacy":
@@ -90,7 +90,7 @@ async def test_nobody_answers_and_the_call_goes_on_after_input_seconds(mode: str
 
 
 async def test_a_client_that_ends_its_session_ends_the_question_at_once() -> None:
-    async with group("stdio", **PATIENCE) as gateway:
+    async with group("stdio", era="Legacy", **PATIENCE) as gateway:
         session = await _session(gateway, {"elicitation": {}})
         call = asyncio.create_task(
             gateway.call("ask", {"question": "there?"}, request_id="7", session=session)
@@ -107,7 +107,7 @@ async def test_a_client_that_ends_its_session_ends_the_question_at_once() -> Non
 
 
 async def test_a_client_that_comes_back_with_another_request_is_refused() -> None:
-    async with group("stdio") as gateway:
+    async with group("stdio", era="Legacy") as gateway:
         state = await _asked(gateway, "ask", {"question": "one"})
         other = await _come_back(gateway, "ask", {"question": "two"}, state)
         assert other["error"]["code"] == -32602
@@ -126,7 +126,7 @@ async def test_a_client_that_comes_back_with_another_request_is_refused() -> Non
 async def test_a_member_that_dies_while_it_is_waited_for_ends_the_call_at_once() -> None:
     person = Person(delay=30)
     async with AskingHttp() as server:
-        gateway = Gateway(members=[server.spec()])
+        gateway = Gateway(members=[server.spec(era="Legacy")])
         async with gateway, person.client(gateway.url, "legacy") as client:
             call = asyncio.create_task(client.call_tool("ask", {"question": "alive?"}))
             await person.asked.wait()
