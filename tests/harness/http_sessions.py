@@ -17,7 +17,6 @@ from mcpgroup_gateway.members.upstream import MemberFailure
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from mcpgroup_gateway.members.streamable_session import StreamableUpstream
     from mcpgroup_gateway.members.upstream import Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
 
