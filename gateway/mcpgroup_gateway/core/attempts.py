@@ -9,9 +9,12 @@ if TYPE_CHECKING:
 
 
 class Attempt:
-    """One try of one call on one endpoint, from `Group.attempt_started` to its one end."""
+    """One try of one call on one endpoint, from `Group.attempt_started` to its one end.
 
-    __slots__ = ("began_at", "ended", "endpoint", "order", "safe")
+    `waited` is how many seconds of it the client was waited for, which are not the member's.
+    """
+
+    __slots__ = ("began_at", "ended", "endpoint", "order", "safe", "waited")
 
     def __init__(self, endpoint: Endpoint, began_at: float, order: int, safe: bool) -> None:
         self.endpoint = endpoint
@@ -19,6 +22,7 @@ class Attempt:
         self.order = order
         self.safe = safe
         self.ended = False
+        self.waited = 0.0
 
 
 class Probe:

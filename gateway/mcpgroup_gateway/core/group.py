@@ -58,7 +58,7 @@ class Group(Lifecycle):
         attempt.ended = True
         endpoint.in_flight -= 1
         now = self._clock()
-        endpoint.latencies.add(now, now - attempt.began_at)
+        endpoint.latencies.add(now, now - attempt.began_at - attempt.waited)
         endpoint.answer_order = self._order
         endpoint.last_success_at = now
         breaker, rotation, circuit = endpoint.breaker, endpoint.rotation, self.circuit

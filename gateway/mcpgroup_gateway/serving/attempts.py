@@ -143,7 +143,9 @@ class Attempt:
                 self.parked[key] = request
         if self.parked:
             return input_required_of(self)
+        paused = deadline.paused_seconds
         deadline.resume()
+        self.record.waited += deadline.paused_seconds - paused
         return await self._pull()
 
     def abandon(self, reason: str) -> None:
@@ -242,7 +244,7 @@ class Attempt:
         call = self.call
         context = call.context
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        began, paused = loop.time(), deadline.paused_seconds
         try:
             while True:
                 message = await exchange.next()
@@ -261,9 +263,11 @@ class Attempt:
             exchange.abort(MemberFailure(Failure.CANCELLED, "the caller left", sent=exchange.sent))
             raise
         finally:
-            self.upstream_seconds += loop.time() - began
             if not self.parked:
                 self._close(exchange)
+            waited = deadline.paused_seconds - paused
+            self.upstream_seconds += max(0.0, loop.time() - began - waited)
+            self.record.waited += waited
 
     def _close(self, exchange: Exchange) -> None:
         if self._deadline is not None:
@@ -344,7 +348,9 @@ class Attempt:
         finally:
             self._inputs = None
             inputs.close()
-            call.paused_seconds += asyncio.get_running_loop().time() - began
+            waited = asyncio.get_running_loop().time() - began
+            call.paused_seconds += waited
+            self.record.waited += waited
 
 
 def with_progress_token(params: bytes, token: int) -> bytes:

@@ -39,6 +39,7 @@ class Deadline:
         "_text",
         "_timer",
         "_touched",
+        "paused_seconds",
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class Deadline:
         self._stalled = False
         self._pauses = 0
         self._paused_at = 0.0
+        #: How long it stood still, without a pause that still lasts.
+        self.paused_seconds = 0.0
         self._touched = now = self._loop.time()
         self._end = None if limit is None else now + limit
         self._timer = self._loop.call_at(self._due(), self._fire, self._due())
@@ -82,12 +85,15 @@ class Deadline:
             return
         now = self._loop.time()
         self._touched = now
+        self.paused_seconds += now - self._paused_at
         if self._end is not None:
             self._end += now - self._paused_at
         self._timer = self._loop.call_at(self._due(), self._fire, self._due())
 
     def close(self) -> None:
         self._timer.cancel()
+        if 0 < self._pauses < _CLOSED // 2:
+            self.paused_seconds += self._loop.time() - self._paused_at
         self._pauses = _CLOSED
 
     def _due(self) -> float:
