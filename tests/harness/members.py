@@ -7,27 +7,29 @@ Functions give a member of `spec.members`; more fields of the member are given b
 from __future__ import annotations
 
 import abc
-import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from tests.harness.npm import NodePackages, Unavailable
 from tests.harness.processes import ROOT, Running, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
 FAULTY = ROOT / "tests" / "servers" / "faulty.py"
-_NPM_HOME = Path.home() / ".cache" / "mcpgroup" / "npm"
-_NPM_PACKAGES = (
-    "@modelcontextprotocol/server-everything",
-    "@modelcontextprotocol/server-filesystem",
+_NPM_VERSION = "2026.8.31"
+_NPM_SERVERS = NodePackages(
+    f"servers-{_NPM_VERSION}",
+    tuple(
+        f"@modelcontextprotocol/server-{name}@{_NPM_VERSION}"
+        for name in ("everything", "filesystem", "memory", "sequential-thinking")
+    ),
 )
 
 
@@ -66,23 +68,25 @@ def everything(name: str = "everything", **fields: Any) -> dict[str, Any]:
     return stdio(name, [npm_command("mcp-server-everything"), "stdio"], **fields)
 
 
+def memory(file: Path, name: str = "memory", **fields: Any) -> dict[str, Any]:
+    env = [{"name": "MEMORY_FILE_PATH", "value": str(file)}]
+    return stdio(name, [npm_command("mcp-server-memory")], env=env, **fields)
+
+
+def sequential_thinking(name: str = "thinking", **fields: Any) -> dict[str, Any]:
+    return stdio(name, [npm_command("mcp-server-sequential-thinking")], **fields)
+
+
 def filesystem(directory: Path, name: str = "filesystem", **fields: Any) -> dict[str, Any]:
     return stdio(name, [npm_command("mcp-server-filesystem"), str(directory)], **fields)
 
 
 def npm_command(name: str) -> str:
-    """The path of a server that npm installed; installs it once, skips where npm is missing."""
-    command = _NPM_HOME / "node_modules" / ".bin" / name
-    if not command.exists():
-        if shutil.which("npm") is None:
-            pytest.skip("npm is not installed")
-        _NPM_HOME.mkdir(parents=True, exist_ok=True)
-        with open(_NPM_HOME / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
-            if not command.exists():
-                install = ["npm", "install", "--no-audit", "--no-fund", *_NPM_PACKAGES]
-                subprocess.run(install, cwd=_NPM_HOME, check=True, timeout=100)  # noqa: S603
-    return str(command)
+    """The path of a server of npm; skips the test where it cannot be had."""
+    try:
+        return str(_NPM_SERVERS.install() / ".bin" / name)
+    except Unavailable as why:
+        pytest.skip(f"no {name}: {why}")
 
 
 class HttpMember(abc.ABC):

@@ -2,8 +2,8 @@
 
     python asking.py stdio | http PORT
 
-Tools: `ask` (form elicitation; argument `question`), `ask_twice`, `sample`, `roots`, `quick`, and
-`log`, which logs three messages and reports progress.
+Tools: `ask` (form elicitation; argument `question`), `ask_twice`, `sample`, `roots`, `quick`,
+`log`, which logs three messages and reports progress, and `ask_then_log`.
 """
 
 from __future__ import annotations
@@ -90,10 +90,23 @@ async def quick() -> str:
 @server.tool()
 async def log(context: Context[Any, Any]) -> str:
     """Log and report progress."""
+    await _log(context)
+    return "logged"
+
+
+@server.tool()
+async def ask_then_log(
+    first: Annotated[ElicitationResult[Reply], Resolve(first_question)], context: Context[Any, Any]
+) -> str:
+    """Ask the user, then log and report progress."""
+    await _log(context)
+    return told(first)
+
+
+async def _log(context: Context[Any, Any]) -> None:
     for number in range(1, 4):
         await context.info(f"message {number}")
         await context.report_progress(number, 3)
-    return "logged"
 
 
 if __name__ == "__main__":
