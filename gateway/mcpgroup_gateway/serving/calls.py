@@ -197,10 +197,10 @@ class ServedCall:
         target = self.target = await self._find_target()
         if target.result is not None:
             return own_result(self, target.result)
-        if target.returned is not None and target.returned.pending is not None:
-            return await self._resume(target, target.returned.pending)
         if target.progress_token is not None:
             self.relay = Relay(self.caller, target.progress_token)
+        if target.returned is not None and target.returned.pending is not None:
+            return await self._resume(target, target.returned.pending)
         error: GatewayError | None = None
         answer: Message | None = None
         while True:
