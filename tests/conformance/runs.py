@@ -185,7 +185,17 @@ class ClientCase:
 CLIENT_CASES = (
     ClientCase("initialize", LEGACY, "legacy"),
     ClientCase("tools_call", LEGACY, "legacy"),
+    ClientCase("tools_call", MODERN, "legacy"),
+    ClientCase("tools_call", LEGACY, "modern"),
+    ClientCase("tools_call", MODERN, "modern"),
     ClientCase("elicitation-sep1034-client-defaults", LEGACY, "legacy"),
+    ClientCase("elicitation-sep1034-client-defaults", LEGACY, "modern"),
     ClientCase("sse-retry", LEGACY, "legacy"),
+    ClientCase("sep-2322-client-request-state", MODERN, "legacy"),
+    ClientCase("sep-2322-client-request-state", MODERN, "modern"),
+    ClientCase("http-standard-headers", MODERN, "legacy"),
+    ClientCase("http-custom-headers", MODERN, "legacy"),
+    ClientCase("http-custom-headers", MODERN, "modern"),
+    ClientCase("http-invalid-tool-headers", MODERN, "legacy"),
     ClientCase("json-schema-ref-no-deref", MODERN, "legacy"),
 )
