@@ -452,7 +452,8 @@ class TwoEras:
 
     def noted(self, member: str, event: str = "got", method: str | None = None) -> list[Any]:
         journal = self._journal(member)
-        lines = journal.read_text().splitlines() if journal.exists() else []
+        text = journal.read_text() if journal.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()  # the last may be half written
         entries = [json.loads(line) for line in lines]
         return [
             entry
