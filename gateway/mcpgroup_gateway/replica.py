@@ -350,6 +350,8 @@ class Replica:
             sessions=len(self.sessions),
             sessions_limit=spec.sessions.max,
             streams=self.front.open_streams,
+            replay_bytes=self.sessions.replay.size,
+            listening=len(self.service.listening),
             in_flight=self.front.in_flight,
             in_flight_limit=spec.limits.requests_in_flight,
             draining=self._draining,

@@ -109,6 +109,7 @@ async def test_a_client_that_ends_its_session_ends_the_question_at_once() -> Non
 async def test_a_client_that_comes_back_with_another_request_is_refused() -> None:
     async with group("stdio", era="Legacy") as gateway:
         state = await _asked(gateway, "ask", {"question": "one"})
+        assert (await gateway.status())["inputRequired"] == 1
         other = await _come_back(gateway, "ask", {"question": "two"}, state)
         assert other["error"]["code"] == -32602
         assert "another request" in other["error"]["message"]
@@ -121,6 +122,7 @@ async def test_a_client_that_comes_back_with_another_request_is_refused() -> Non
         assert first["result"]["content"][0]["text"] == "yes"
         again = await _come_back(gateway, "ask", {"question": "one"}, state)
         assert again["error"]["code"] == -31003, again
+        assert (await gateway.status())["inputRequired"] == 0
 
 
 async def test_a_member_that_dies_while_it_is_waited_for_ends_the_call_at_once() -> None:

@@ -44,6 +44,8 @@ class FrontState:
     sessions: int
     sessions_limit: int
     streams: int
+    replay_bytes: int
+    listening: int
     in_flight: int
     in_flight_limit: int
     draining: bool
@@ -110,7 +112,16 @@ class StatusReport:
                 "selectable": counts.selectable,
             },
             "draining": front.draining,
-            "sessions": {"open": front.sessions, "owned": front.sessions},
+            "sessions": {
+                "open": front.sessions,
+                "owned": front.sessions,
+                "replayBytes": front.replay_bytes,
+                "openQuestions": len(self.context.questions),
+            },
+            # Of clients without a session, and of both kinds.
+            "inputRequired": len(self.context.pending),
+            "listening": front.listening,
+            "subscriptions": len(self.context.subscriptions),
             "store": None,
             "members": [
                 self._member(endpoint)
