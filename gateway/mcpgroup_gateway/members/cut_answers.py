@@ -18,7 +18,19 @@ _HEAD_BYTES: Final = 256
 
 def answered_id(data: bytes) -> bytes | None:
     """The raw id in a message whose middle may be missing; None when none is found."""
+    raw_id = id_at_head(data)
+    if raw_id is None and b'"method"' not in data[:_HEAD_BYTES]:
+        raw_id = id_at_tail(data[-_HEAD_BYTES:])
+    return raw_id
+
+
+def id_at_head(data: bytes) -> bytes | None:
+    """The raw id with which an answer begins."""
     match = _AT_HEAD.match(data)
-    if match is None and b'"method"' not in data[:_HEAD_BYTES]:
-        match = _AT_TAIL.search(data[-_HEAD_BYTES:])
+    return None if match is None else match[1]
+
+
+def id_at_tail(data: bytes) -> bytes | None:
+    """The raw id with which a message ends."""
+    match = _AT_TAIL.search(data)
     return None if match is None else match[1]

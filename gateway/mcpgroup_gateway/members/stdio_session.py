@@ -1,32 +1,19 @@
 """One running process and the MCP session with it.
 
-A line that is no message (banner, blank line, invalid UTF-8) is logged and skipped. A line over
-`max_line_bytes` is discarded to its end; the request it answers fails with `TOO_LARGE`. Its id is
-read where servers write it, at the beginning or at the end of the line; when it is at neither, the
-line is put down to the only request in flight, and with several of them they go on to their
-deadlines.
-
 Source: MCP 2025-11-25, transports (stdio), lifecycle (shutdown), cancellation.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import re
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.lines import (
-    Allowance,
-    LineLog,
-    LineSplitter,
-    LongLine,
-    encode_line,
-)
+from mcpgroup_gateway.members.lines import encode_line
 from mcpgroup_gateway.members.modern_requests import ModernRequests
 from mcpgroup_gateway.members.process import ChildProcess
 from mcpgroup_gateway.members.stdio_exchange import StdioExchange
+from mcpgroup_gateway.members.stdio_output import StdioOutput
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
     Forwarded,
@@ -43,7 +30,6 @@ from mcpgroup_gateway.wire.envelope import (
     encode_notification,
     encode_result,
     error_object,
-    parse_message,
     parse_object,
 )
 from mcpgroup_gateway.wire.protocol import CALL_METHODS, DISCOVER, LISTEN, SUBSCRIPTION_KEY
@@ -54,19 +40,9 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.members.upstream import ClientIdentity
 
-#: Output of no use (stderr, lines that are no messages) beyond which a stream is read more slowly.
-_USELESS_BYTES_PER_SECOND: Final = 1024 * 1024
 #: Responses of clients that may wait for a process that does not read.
 _RESPONSE_BYTES: Final = 32 * 1024 * 1024
-_LOGGED_LINE_BYTES: Final = 2048
-#: Where at both ends of a line that cannot be parsed its id is looked for.
-_HEAD_BYTES: Final = 256
-#: Ids of answers; a request of the member's own has a method and may have the same id.
-_ID_AT_HEAD: Final = re.compile(
-    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,(?!\s*"method")'
-)
 _NEVER_CANCELLED: Final = frozenset({"initialize", DISCOVER})
-_ID_AT_TAIL: Final = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*\}\s*\Z')
 
 
 class StdioUpstream:
@@ -84,7 +60,6 @@ class StdioUpstream:
         eof_seconds: float,
         term_seconds: float,
     ) -> None:
-        loop = asyncio.get_running_loop()
         log = logging.getLogger(f"mcpgroup.member.{name}")
         self.handshake = Handshake("", b"", b"", None)
         self.pid: int | None = popen.pid
@@ -104,14 +79,12 @@ class StdioUpstream:
         self._calls: set[StdioExchange] = set()
         self._listens: dict[bytes, StdioExchange] = {}
         self._modern: ModernRequests | None = None
-        self._lines = LineSplitter(max_line_bytes)
-        self._noise = LineLog(log, logging.WARNING, "not a message", loop.time, per_second=10)
-        self._stderr = LineSplitter(_LOGGED_LINE_BYTES, head_bytes=_LOGGED_LINE_BYTES)
-        self._stderr_log = LineLog(log, logging.INFO, "stderr", loop.time)
-        self._noise_allowance = Allowance(_USELESS_BYTES_PER_SECOND, loop.time)
-        self._stderr_allowance = Allowance(_USELESS_BYTES_PER_SECOND, loop.time)
+        self._output = StdioOutput(log, max_line_bytes, self._message, self._spoiled)
         self._process = ChildProcess(
-            popen, on_output=self._output, on_errors=self._errors, on_end=self._ended
+            popen,
+            on_output=self._output.output,
+            on_errors=self._output.errors,
+            on_end=self._ended,
         )
 
     @property
@@ -220,60 +193,13 @@ class StdioUpstream:
 
     # -- what the process writes
 
-    def _output(self, data: bytes) -> bool:
-        slow = False
-        for line in self._lines.feed(data):
-            if isinstance(line, LongLine):
-                self._long_line(line)
-            elif not self._line(line):
-                slow = self._noise_allowance.spend(len(line) + 1)
-        if self._lines.is_discarding:
-            slow = self._noise_allowance.spend(len(data))
-        return slow
-
-    def _errors(self, data: bytes) -> bool:
-        for line in self._stderr.feed(data):
-            if isinstance(line, bytes):
-                self._stderr_log.write(line)
-            elif not line.ended:
-                self._stderr_log.write(line.head + b" [cut]")
-        return self._stderr_allowance.spend(len(data))
-
-    def _line(self, line: bytes) -> bool:
-        """Handle one line; false when it was no message."""
-        try:
-            message = parse_message(line)
-        except MalformedMessage as fault:
-            if line.strip():
-                self._noise.write(line)
-            exchange = self._spoiled_by(line, fault)
-            if exchange is not None:
-                self._spoil(exchange, Failure.MALFORMED, f"answered badly: {fault.text}")
-            return False
-        try:
-            if message.is_response:
-                self._response(message, len(line))
-            elif message.is_request:
-                self._request(message, len(line))
-            else:
-                self._notification(message, len(line))
-        except Exception:  # noqa: BLE001 - logged; the messages after it in the chunk go on
-            self._log.exception("a message was not handled: %s", message.method or "a response")
-        return True
-
-    def _spoiled_by(self, line: bytes, fault: MalformedMessage) -> StdioExchange | None:
-        """The request that this bad line was meant to answer; without an id the line is noise."""
-        if fault.request_id is not None:
-            exchange = self._exchanges.get(fault.request_id)
-            return exchange if exchange is None or "method" not in parse_object(line) else None
-        # Not UTF-8 or nested too deep, but whole: no better answer will come. What is cut off may
-        # be the noise of another thread.
-        if not line.rstrip().endswith(b"}"):
-            return None
-        match = _ID_AT_HEAD.match(line)
-        if match is None and b'"method"' not in line[:_HEAD_BYTES]:
-            match = _ID_AT_TAIL.search(line[-_HEAD_BYTES:])
-        return self._exchanges.get(match[1]) if match is not None else None
+    def _message(self, message: Message, size: int) -> None:
+        if message.is_response:
+            self._response(message, size)
+        elif message.is_request:
+            self._request(message, size)
+        else:
+            self._notification(message, size)
 
     def _response(self, message: Message, size: int) -> None:
         exchange = self._exchanges.get(message.raw_id)
@@ -323,18 +249,14 @@ class StdioUpstream:
         if listen is not None:
             self._spoil(listen, Failure.RESET, "ended the subscription")
 
-    def _long_line(self, line: LongLine) -> None:
-        if not line.ended:
-            self._noise.write(b"[discarded, too long] " + line.head)
-            match = _ID_AT_HEAD.match(line.head)
-            exchange = self._exchanges.get(match[1]) if match is not None else None
-            if match is None and len(self._exchanges) == 1:
-                exchange = next(iter(self._exchanges.values()))
-        else:
-            match = _ID_AT_TAIL.search(line.tail)
-            exchange = self._exchanges.get(match[1]) if match is not None else None
+    def _spoiled(self, raw_id: bytes | None, failure: Failure, what: str) -> None:
+        exchange = None
+        if raw_id is not None:
+            exchange = self._exchanges.get(raw_id)
+        elif len(self._exchanges) == 1:
+            exchange = next(iter(self._exchanges.values()))
         if exchange is not None:
-            self._spoil(exchange, Failure.TOO_LARGE, "answered with a line that is too long")
+            self._spoil(exchange, failure, what)
 
     def _spoil(self, exchange: StdioExchange, failure: Failure, what: str) -> None:
         self._drop(exchange)
@@ -343,14 +265,7 @@ class StdioUpstream:
     # -- how it ends
 
     def _ended(self, what: str) -> None:
-        for line in self._lines.end():
-            if isinstance(line, bytes):
-                self._line(line)
-        for line in self._stderr.end():
-            if isinstance(line, bytes):
-                self._stderr_log.write(line)
-        self._noise.flush()
-        self._stderr_log.flush()
+        self._output.end()
         self._log.info("process %d %s", self._process.pid, what)
         self._lose(MemberFailure(Failure.EXIT, f"{self._name} {what}", sent=False))
 
