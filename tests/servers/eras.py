@@ -24,6 +24,7 @@ from typing import Any
 
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
+TOOLS = [{"name": "meta", "inputSchema": {"type": "object"}}]
 LIST_CHANGED = "notifications/tools/list_changed"
 
 
@@ -82,7 +83,8 @@ class Eras:
         elif method == "tools/call":
             self.call(i, params)
         elif method == "tools/list":
-            self.send(id=i, result={**done, "tools": [], "ttlMs": 0, "cacheScope": "public"})
+            cached = {"ttlMs": 0, "cacheScope": "public"}
+            self.send(id=i, result={**done, **cached, "tools": TOOLS})
         else:
             self.fail(i, -32601)
 
@@ -94,7 +96,7 @@ class Eras:
         elif method == "tools/call":
             self.call(i, params)
         elif method == "tools/list":
-            self.send(id=i, result={"tools": []})
+            self.send(id=i, result={"tools": TOOLS})
         elif method == "ping" or self.habit == "lenient":
             self.send(id=i, result={})
         elif self.habit != "silent":
