@@ -133,7 +133,7 @@ def _is_complete(result: dict[str, Raw]) -> bool:
 async def _modern(member: Member) -> Handshake:
     answer = await member.discover(MODERN_VERSIONS[0])
     version = served_version(answer)
-    if version is not None and version != MODERN_VERSIONS[0]:
+    if version is not None:
         answer = await member.discover(version)
     handshake = read_discovery(answer)
     if handshake is None:
@@ -148,7 +148,8 @@ async def _discovered(member: Member, version: str) -> Handshake | None:
     try:
         answer = await member.discover(version)
         other = served_version(answer)
-        if other is not None and other != version:
+        if other is not None:
+            # Once more also at the version that was refused: the error offers it all the same.
             answer = await member.discover(other)
     except MemberFailure as failure:
         if failure.failure in _OUTAGES:

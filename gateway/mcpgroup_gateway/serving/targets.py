@@ -38,7 +38,6 @@ NO_COMPLETION: Final = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 #: Experimental tasks (2025-11-25) are bound to their member; until their ids are wrapped they are
 #: not offered, and a request for one runs as an ordinary call (DESIGN-MCP section 6).
 _TASK: Final = "task"
-_INPUT_KEYS: Final = frozenset({"requestState", "inputResponses"})
 
 
 @dataclass(slots=True)
@@ -139,11 +138,10 @@ class Parameters:
             if token is not None and not _is_token(bytes(token)):
                 raise MalformedMessage(INVALID_PARAMS, '"progressToken" is a string or an integer')
         inputs = None
-        if modern and not _INPUT_KEYS.isdisjoint(members):
-            state = parse_string(members.pop("requestState", None))
-            responses = parse_object(members.pop("inputResponses", Raw(b"{}")))
-            if state is not None:
-                inputs = ReturnedInputs(responses, state)
+        state = parse_string(members.get("requestState")) if modern else None
+        if state is not None:
+            del members["requestState"]
+            inputs = ReturnedInputs(parse_object(members.pop("inputResponses", Raw(b"{}"))), state)
         return cls(members, token, inputs)
 
     def string(self, name: str) -> str:
