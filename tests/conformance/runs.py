@@ -191,6 +191,7 @@ CLIENT_CASES = (
     ClientCase("elicitation-sep1034-client-defaults", LEGACY, "legacy"),
     ClientCase("elicitation-sep1034-client-defaults", LEGACY, "modern"),
     ClientCase("sse-retry", LEGACY, "legacy"),
+    ClientCase("request-metadata", MODERN, "legacy"),
     ClientCase("sep-2322-client-request-state", MODERN, "legacy"),
     ClientCase("sep-2322-client-request-state", MODERN, "modern"),
     ClientCase("http-standard-headers", MODERN, "legacy"),

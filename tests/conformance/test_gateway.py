@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conformance.runs import MODERN, RUNS, SETUPS, named, unpassed
+from tests.conformance.runs import RUNS, SETUPS, named, unpassed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(300)  # the first run installs the suite
 
 
 @pytest.mark.parametrize("setup", [name for name in SETUPS if name != "direct"])
-@pytest.mark.parametrize("run", [run for run in RUNS if run.revision != MODERN], ids=str)
+@pytest.mark.parametrize("run", RUNS, ids=str)
 async def test_the_gateway_passes_what_its_members_pass(
     run: Run, setup: str, tmp_path: Path
 ) -> None:
