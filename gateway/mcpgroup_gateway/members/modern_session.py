@@ -96,6 +96,9 @@ class ModernUpstream(HttpUpstream):
     def respond(self, body: bytes) -> None:
         """Modern members send no requests: there is nothing to answer."""
 
+    def hold_stream(self) -> None:
+        """What a member says of itself comes with `subscriptions/listen`."""
+
     async def close(self) -> None:
         if not self._closed:
             self._abort_all()

@@ -143,6 +143,9 @@ class SseUpstream:
     def respond(self, body: bytes) -> None:
         self._tell(body)
 
+    def hold_stream(self) -> None:
+        """There is one stream for everything."""
+
     async def close(self) -> None:
         if self._closed:
             return

@@ -144,6 +144,9 @@ class StdioUpstream:
         if not self._process.write_control(encode_line(body), _RESPONSE_BYTES):
             self._log.warning("a response was dropped: standard input is not read")
 
+    def hold_stream(self) -> None:
+        """All that the process writes is heard."""
+
     def when_reaped(self, callback: Callable[[], None]) -> None:
         """Call back once when the process is gone."""
         self._process.when_reaped(callback)

@@ -99,7 +99,7 @@ class StreamableConnector:
             raise
         self._known = _Known(session.handshake, session.target.address)
         if isinstance(session, StreamableUpstream) and (control or on_request is not None):
-            session.start_listening()
+            session.hold_stream()
         return session
 
     async def close(self) -> None:

@@ -210,7 +210,9 @@ class StreamableUpstream(HttpUpstream):
         await self.notify("notifications/initialized", b"")
         self._open = True
 
-    def start_listening(self) -> None:
+    def hold_stream(self) -> None:
+        if self._listening is not None or self._closed:
+            return
         listener = Listener(self, self._loop, limit=self.response_limit)
         self._listening = self._loop.create_task(listener.run())
 

@@ -175,6 +175,11 @@ class Upstream(Protocol):
         session is lost."""
         ...
 
+    def hold_stream(self) -> None:
+        """From now on hear what belongs to no exchange, too; for legacy HTTP that is a stream of
+        its own (GET). Control sessions and those with `on_request` do so from the beginning."""
+        ...
+
     async def notify(self, method: str, params: bytes) -> None:
         """Send a notification. Raises `MemberFailure`."""
         ...

@@ -29,6 +29,9 @@ class FakeSession:
     def request(self, *_: Any, **__: Any) -> Exchange:
         raise AssertionError("nothing is sent here")
 
+    def hold_stream(self) -> None:
+        raise AssertionError
+
     def respond(self, body: bytes) -> None:
         raise AssertionError("nothing is sent here")
 
