@@ -384,11 +384,13 @@ class Replica:
         self.records.event(event)
         self.roster.event(event)
 
-    def _lists_changed(self, kinds: list[Kind], audience: Audience) -> None:
+    def _lists_changed(
+        self, kinds: list[Kind], audience: Audience, unaffected: frozenset[str]
+    ) -> None:
         if Kind.TOOL in kinds and audience == EVERYBODY:
             view = self.context.catalogues.view(canary=False)
             self.metrics.set_tools(view.tool_names())
-        self.service.lists_changed(kinds, audience)
+        self.service.lists_changed(kinds, audience, unaffected)
 
     def _session(self, session: Session, what: str) -> None:
         if what == "opened":

@@ -117,8 +117,9 @@ class Aiming:
                 facts.route = RoutePolicy(members=members)
         return target
 
-    def followed_at(self, uri: str, caller: Caller) -> tuple[str, ...]:
-        """The members at which a caller can follow a resource. Raises `GatewayError`."""
+    def followed_at(self, uri: str, caller: Caller) -> tuple[tuple[str, ...], bool]:
+        """The members at which a caller can follow a resource, and whether any of them is known
+        to have it; else they are to be asked in this order. Raises `GatewayError`."""
         view = self._context.view(caller)
         resolution = view.resolve(Kind.RESOURCE, uri)
         linked = self._linked(caller, uri)
@@ -132,7 +133,7 @@ class Aiming:
         able = tuple(name for name in members if name in view.subscribable)
         if not able:
             raise Unknown(f"Resource cannot be subscribed to: {uri[:200]}")
-        return able
+        return able, members is not fallback
 
     async def _when_known(
         self, kind: Kind, name: str, caller: Caller

@@ -39,14 +39,15 @@ class Catalogues:
     """`awaited` tells whether a member without a catalogue is still worth waiting for.
 
     `changed` is called with the kinds whose lists look different, and to whom: clients with some
-    capabilities, one session, or everybody. Of what clients with other capabilities see, and of
+    capabilities, one session, or everybody; but for the sessions, given by id, that see lists of
+    their own in place of those that changed. Of what clients with other capabilities see, and of
     what a single session sees, a bounded number is kept; the oldest is forgotten and read again.
     """
 
     def __init__(
         self,
         awaited: Callable[[str], bool],
-        changed: Callable[[list[Kind], Audience], None],
+        changed: Callable[[list[Kind], Audience, frozenset[str]], None],
     ) -> None:
         self._awaited = awaited
         self._changed = changed
@@ -59,6 +60,8 @@ class Catalogues:
         self._unawaited: frozenset[str] = frozenset()
         #: What clients see whose capabilities unlock more, by their canonical form and member.
         self._for: OrderedDict[bytes, dict[str, MemberCatalogue]] = OrderedDict()
+        #: What of it is to be read again since what is common to all has changed.
+        self._outdated: set[tuple[bytes, str]] = set()
         #: What a single session sees, with its capabilities.
         self._overlays: OrderedDict[str, tuple[bytes, dict[str, MemberCatalogue]]] = OrderedDict()
         self._merged_for: dict[Audience, Catalogue] = {}
@@ -77,6 +80,7 @@ class Catalogues:
         self._read = {name: known[name] for name in policy.members if name in known}
         self._policy, self._filters, self._provides = policy, filters, provides
         self._for.clear()
+        self._outdated.clear()
         self._overlays.clear()
         self._merge()
 
@@ -87,9 +91,11 @@ class Catalogues:
         old = self._read.get(member)
         self._read[member] = catalogue
         if old is None or old != catalogue:
-            for known in self._for.values():
-                known.pop(member, None)  # its other faces may have changed as well
-            self._merge()
+            for capabilities, known in self._for.items():
+                if known.pop(member, None) is not None:  # its other faces may have changed as well
+                    self._outdated.add((capabilities, member))
+            self._merge(self._with_own(member))
+            self._drop_usual(member, b"{}")
         self.wake()
 
     def has_for(self, member: str, capabilities: bytes) -> bool:
@@ -101,16 +107,20 @@ class Catalogues:
         base = self._read.get(member)
         if base is None:
             return
+        self._outdated.discard((capabilities, member))
         known = self._for.setdefault(capabilities, {})
         self._for.move_to_end(capabilities)
         while len(self._for) > _MAX_CAPABILITY_SETS:
-            self._for.popitem(last=False)
+            forgotten, _ = self._for.popitem(last=False)
+            self._outdated = {each for each in self._outdated if each[0] != forgotten}
         audience = Audience(capabilities)
         old = self._merged_as(audience) if member in known else None
         known[member] = base if catalogue == base else catalogue
         self._merged_for.clear()
         if old is not None:
-            self._tell_difference(old, self._merged_as(audience), audience)
+            own = self._with_own(member)
+            self._tell_difference(old, self._merged_as(audience), audience, own)
+        self._drop_usual(member, capabilities)
 
     def overlay(
         self, session_id: str, member: str, capabilities: bytes, catalogue: MemberCatalogue
@@ -120,7 +130,7 @@ class Catalogues:
         old = self._merged_as(audience)
         usual = self._for.get(capabilities, {}).get(member, self._read.get(member))
         own = self._overlays.pop(session_id, (capabilities, {}))[1]
-        own.pop(member, None)
+        had_own = own.pop(member, None) is not None
         if catalogue != usual:
             own[member] = catalogue
         if own:
@@ -128,7 +138,25 @@ class Catalogues:
         while len(self._overlays) > _MAX_OVERLAYS:
             self._overlays.popitem(last=False)
         self._merged_for.pop(audience, None)
-        self._tell_difference(old, self._merged_as(audience), audience)
+        if had_own or (capabilities, member) not in self._outdated:  # else everybody was told
+            self._tell_difference(old, self._merged_as(audience), audience)
+
+    def _with_own(self, member: str) -> frozenset[str]:
+        """The sessions that see lists of their own of this member."""
+        return frozenset(
+            session_id for session_id, (_, own) in self._overlays.items() if member in own
+        )
+
+    def _drop_usual(self, member: str, capabilities: bytes) -> None:
+        """Sessions that heard of a change first are like all others once it is known."""
+        usual = self._for.get(capabilities, {}).get(member, self._read.get(member))
+        for session_id in self._with_own(member):
+            declared, own = self._overlays[session_id]
+            if declared == capabilities and own[member] == usual:
+                del own[member]
+                self._merged_for.pop(Audience(declared, session_id), None)
+                if not own:
+                    del self._overlays[session_id]
 
     def session_ended(self, session_id: str) -> None:
         own = self._overlays.pop(session_id, None)
@@ -191,7 +219,7 @@ class Catalogues:
             name for name in self._members if name not in self._read and not self._awaited(name)
         )
 
-    def _merge(self) -> None:
+    def _merge(self, unaffected: frozenset[str] = frozenset()) -> None:
         policy = self._policy
         if policy is None:
             return
@@ -201,7 +229,7 @@ class Catalogues:
         self._merged_for.clear()
         kinds = list(Kind) if old is None else list(_different(old, self._merged))
         if kinds:
-            self._changed(kinds, EVERYBODY)
+            self._changed(kinds, EVERYBODY, unaffected)
 
     def _merged_as(self, audience: Audience) -> Catalogue:
         assert self._merged is not None  # noqa: S101 - it is configured
@@ -241,10 +269,16 @@ class Catalogues:
             trust_annotations=policy.retry.trust_annotations,
         )
 
-    def _tell_difference(self, old: Catalogue, new: Catalogue, audience: Audience) -> None:
+    def _tell_difference(
+        self,
+        old: Catalogue,
+        new: Catalogue,
+        audience: Audience,
+        unaffected: frozenset[str] = frozenset(),
+    ) -> None:
         kinds = list(_different(old, new))
         if kinds:
-            self._changed(kinds, audience)
+            self._changed(kinds, audience, unaffected)
 
 
 def _different(old: Catalogue, new: Catalogue) -> Iterable[Kind]:

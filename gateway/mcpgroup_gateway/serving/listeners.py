@@ -10,8 +10,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.wire.envelope import encode_json
+from mcpgroup_gateway.wire.envelope import (
+    MalformedMessage,
+    Raw,
+    encode_json,
+    parse_list,
+    parse_object,
+    parse_string,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +105,8 @@ class Listeners:
                     pause = _SHORTEST_PAUSE
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-                self._missed(endpoint, control)
+                if not control.lost:  # else what follows it is told once that is taken up again
+                    self._missed(endpoint, control)
         finally:
             await _ended(current)
 
@@ -123,6 +132,25 @@ class Listeners:
                 acknowledged.set()
             else:
                 self._heard(endpoint, message)
+
+
+async def is_honoured(upstream: Upstream, uri: str) -> bool:
+    """Whether a modern member would tell of changes of this resource. Raises `MemberFailure`."""
+    wanted = encode_json({"notifications": {"resourceSubscriptions": [uri]}})
+    exchange = upstream.request("subscriptions/listen", wanted, safe=True)
+    try:
+        message = await exchange.next()
+        if message.method != "notifications/subscriptions/acknowledged":
+            return False
+        honoured = parse_object(parse_object(message.params).get("notifications", b""))
+        uris = parse_list(honoured.get("resourceSubscriptions", Raw(b"[]")))
+        return uri in map(parse_string, uris)
+    except MalformedMessage:
+        return False
+    finally:
+        failure = MemberFailure(Failure.CANCELLED, "it was only a question", sent=exchange.sent)
+        exchange.abort(failure)
+        exchange.close()
 
 
 async def _either(task: asyncio.Task[None], event: asyncio.Event, seconds: float | None) -> None:

@@ -211,11 +211,14 @@ class GroupService:
             return page
         return b"%b,%b}" % (page[:-1], self._modern_members(view.caching(kind)))
 
-    def lists_changed(self, kinds: Iterable[Kind], audience: Audience) -> None:
-        """Tell each session that sees it once for each capability whose lists changed."""
+    def lists_changed(
+        self, kinds: Iterable[Kind], audience: Audience, unaffected: frozenset[str] = frozenset()
+    ) -> None:
+        """Tell each session that sees it once for each capability whose lists changed; not those
+        whose ids are in `unaffected`."""
         changed = {CAPABILITY_OF[kind]: kind for kind in kinds}
         for session in self._sessions.all():
-            if audience.session_id not in (None, session.id):
+            if audience.session_id not in (None, session.id) or session.id in unaffected:
                 continue
             if audience != EVERYBODY and audience.capabilities != canonical_capabilities(
                 session.client.capabilities

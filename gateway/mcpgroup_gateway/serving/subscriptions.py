@@ -14,14 +14,18 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from mcpgroup_gateway.core.policy import RoutePolicy
 from mcpgroup_gateway.core.selection import CallFacts, Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.listeners import is_honoured
+from mcpgroup_gateway.serving.targets import RESOURCE_NOT_FOUND
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
     Raw,
     encode_json,
     encode_notification,
     encode_object,
+    error_object,
     parse_object,
     parse_string,
 )
@@ -29,7 +33,7 @@ from mcpgroup_gateway.wire.protocol import SUBSCRIPTION_KEY, Kind
 from mcpgroup_gateway.wire.refusals import GatewayError, NoMember, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import Upstream
@@ -98,6 +102,7 @@ class Subscriptions:
         self._context = context
         self._of: dict[Follower, dict[str, _Subscription]] = {}
         self._sessions: dict[str, SessionFollower] = {}
+        self._left: list[_Subscription] = []
         self._broken = asyncio.Event()
 
     def __len__(self) -> int:
@@ -150,7 +155,9 @@ class Subscriptions:
 
     def leave(self, follower: Follower) -> None:
         """A follower has gone. What only it followed is given up by the owner task."""
-        if self._of.pop(follower, None):
+        followed = self._of.pop(follower, None)
+        if followed:
+            self._left += followed.values()
             self._broken.set()
 
     def session_ended(self, session_id: str) -> None:
@@ -172,7 +179,10 @@ class Subscriptions:
         if "_meta" in params:
             meta = parse_object(params["_meta"])
             meta.pop(SUBSCRIPTION_KEY.decode(), None)  # of our own listen
-            params["_meta"] = Raw(encode_object(meta))
+            if meta:
+                params["_meta"] = Raw(encode_object(meta))
+            else:
+                del params["_meta"]
         control = self._context.supervisors[endpoint.id].control
         where = upstream or control
         for followed in tuple(self._of.values()):
@@ -211,7 +221,9 @@ class Subscriptions:
         while True:
             await self._broken.wait()
             self._broken.clear()
+            left, self._left = self._left, []
             try:
+                await asyncio.gather(*(self._give_up(each) for each in _once_each(left)))
                 whole = await self._repair()
             except Exception:  # noqa: BLE001 - logged; the others are still to be kept
                 _log.exception("taking up subscriptions failed")
@@ -255,26 +267,48 @@ class Subscriptions:
     async def _take_up(self, subscription: _Subscription) -> None:
         """Subscribe at a member that has the resource. Raises `GatewayError` or `_Refused`."""
         context, caller = self._context, subscription.follower.caller
-        members = context.aiming.followed_at(subscription.uri, caller)
+        members, known = context.aiming.followed_at(subscription.uri, caller)
         facts = CallFacts(
             kind=Kind.RESOURCE,
             name=subscription.uri,
-            members=members,
+            members=frozenset(members),
             safe_on=context.policy.members,
             pinned=None,
             tenant=caller.tenant,
             hash_key=b"",
-            route=None,
+            route=None if known else RoutePolicy(members=members),
         )
-        selection = context.selector.select(facts)
-        if isinstance(selection, Refusal):
-            raise NoMember(selection.reason, "no member can follow this resource now")
-        endpoint = selection.endpoint
+        first: _Refused | None = None
+        while True:
+            selection = context.selector.select(facts)
+            if isinstance(selection, Refusal):
+                text = "no member can follow this resource now"
+                raise first or NoMember(selection.reason, text, retryable=True)
+            try:
+                await self._take_up_at(selection.endpoint, subscription, known)
+            except _Refused as refused:
+                if known:
+                    raise
+                # Nobody lists it: ask the next one, the first refusal is the caller's.
+                first = first or refused
+                facts.tried.add(selection.endpoint.id)
+            else:
+                return
+
+    async def _take_up_at(
+        self, endpoint: Endpoint, subscription: _Subscription, known: bool
+    ) -> None:
+        context, caller, uri = self._context, subscription.follower.caller, subscription.uri
         try:
             async with asyncio.timeout(_SECONDS):
                 upstream = await self._upstream(endpoint, caller)
                 if not upstream.handshake.modern:
-                    await _ask(upstream, "resources/subscribe", subscription.uri)
+                    upstream.hold_stream()
+                    await _ask(upstream, "resources/subscribe", uri)
+                elif not known and not await is_honoured(upstream, uri):
+                    raise _Refused(
+                        error_object(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}")
+                    )
         except (MemberFailure, TimeoutError) as fault:
             reason = fault.reason if isinstance(fault, MemberFailure) else "no answer in time"
             raise NoMember("subscribe", f"{endpoint.member}: {reason}", retryable=True) from fault
@@ -284,11 +318,14 @@ class Subscriptions:
 
     async def _upstream(self, endpoint: Endpoint, caller: Caller) -> Upstream:
         context = self._context
+        ready = context.supervisors[endpoint.id].ready()
+        control = await ready if isinstance(ready, asyncio.Future) else ready
         if caller.session is None or context.settings[endpoint.id].shared:
-            found = context.supervisors[endpoint.id].ready()
-        else:
-            found = context.claim(endpoint, caller).upstream
-        return await found if isinstance(found, asyncio.Future) else found
+            return control
+        if control.handshake.modern:
+            return control  # what we listen in; all clients see the same of it
+        own = context.claim(endpoint, caller).upstream
+        return await own if isinstance(own, asyncio.Future) else own
 
     async def _give_up(self, subscription: _Subscription) -> None:
         """Unsubscribe where nobody else follows the URI; what becomes of it does not matter."""
@@ -316,6 +353,11 @@ async def _ask(upstream: Upstream, method: str, uri: str) -> None:
         exchange.close()
     if message.is_error:
         raise _Refused(bytes(message.error))
+
+
+def _once_each(subscriptions: list[_Subscription]) -> Iterable[_Subscription]:
+    """One for each session and URI."""
+    return {(id(each.upstream), each.uri): each for each in subscriptions}.values()
 
 
 def _named(uri: str) -> dict[str, Raw]:
