@@ -491,10 +491,12 @@ class TwoEras:
 
     async def restart(self, member: str) -> None:
         """Kill a member and wait until it serves again."""
+        method = "server/discover" if KINDS[member].modern else "initialize"
+        before = len(self.noted(member, method=method))
         await self.kill(member)
-        await self.gateway.wait_for(lambda s: not member_of(s, member)["inRotation"])
         if member in self.servers:
             await self.servers[member].start()
+        await self.until_noted(member, method=method, number=before + 1, timeout=30)
         await self.gateway.wait_for(lambda s: member_of(s, member)["inRotation"], 30)
 
     def add_tool(self, member: str) -> None:
