@@ -49,6 +49,23 @@ async def test_what_a_member_asks_reaches_the_client_and_its_answer_comes_back(
         assert person.questions == ["well?", "first", "second", "no?"]
 
 
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_client_with_a_session_can_be_asked_in_all_the_ways_of_a_member_of_both_eras(
+    transport: str,
+) -> None:
+    person = Person()
+    async with group(transport) as gateway:
+        assert (await gateway.member("asking"))["era"] == "Modern"
+        async with person.client(gateway.url, "legacy") as client:
+            assert await text_of(client, "ask_live", question="live?") == "LIVE?"
+            assert await text_of(client, "ask", question="well?") == "WELL?"
+        # As directly: without a session the member has no such way.
+        async with person.client(gateway.url, "2026-07-28") as client:
+            with pytest.raises(Exception, match="no back-channel"):
+                await text_of(client, "ask_live", question="live?")
+            assert await text_of(client, "ask", question="well?") == "WELL?"
+
+
 @pytest.mark.parametrize("mode", CLIENTS)
 @pytest.mark.parametrize("era", ["Legacy", "Modern"])
 async def test_an_answer_may_take_longer_than_the_deadlines_of_the_call(

@@ -2,8 +2,9 @@
 
     python asking.py stdio | http PORT
 
-Tools: `ask` (form elicitation; argument `question`), `ask_twice`, `sample`, `roots`, `quick`,
-`log`, which logs three messages and reports progress, and `ask_then_log`.
+Tools: `ask` (form elicitation; argument `question`), `ask_live`, which needs a session for it,
+`ask_twice`, `sample`, `roots`, `quick`, `log`, which logs three messages and reports progress, and
+`ask_then_log`.
 """
 
 from __future__ import annotations
@@ -79,6 +80,12 @@ async def sample(
 async def roots(listed: Annotated[types.ListRootsResult, Resolve(roots_of_client)]) -> str:
     """List the client's roots."""
     return " ".join(str(root.uri) for root in listed.roots)
+
+
+@server.tool()
+async def ask_live(question: str, context: Context[Any, Any]) -> str:
+    """Ask the user in the way that only a session knows."""
+    return told(await context.elicit(question, Reply))
 
 
 @server.tool()

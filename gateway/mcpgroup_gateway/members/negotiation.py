@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 #: How long a member may be silent after `server/discover` until `initialize` follows (seconds).
 PATIENCE_SECONDS: Final = 2.0
 #: The share of a start's time that this may take.
-_PATIENCE_SHARE: Final = 3
+PATIENCE_SHARE: Final = 3
 #: Nobody heard the question, or nobody is left to hear another one.
-_OUTAGES: Final = frozenset(
+OUTAGES: Final = frozenset(
     {
         Failure.REFUSED,
         Failure.CONNECT_TIMEOUT,
@@ -81,7 +81,7 @@ async def negotiate(
         if not answer.is_error:
             return read_handshake(answer)
         # The member was replaced by one that has other habits.
-    return await _either(member, min(PATIENCE_SECONDS, deadline / _PATIENCE_SHARE))
+    return await _either(member, min(PATIENCE_SECONDS, deadline / PATIENCE_SHARE))
 
 
 def read_discovery(answer: Message) -> Handshake | None:
@@ -152,7 +152,7 @@ async def _discovered(member: Member, version: str) -> Handshake | None:
             # Once more also at the version that was refused: the error offers it all the same.
             answer = await member.discover(other)
     except MemberFailure as failure:
-        if failure.failure in _OUTAGES:
+        if failure.failure in OUTAGES:
             raise
         return None
     return read_discovery(answer)

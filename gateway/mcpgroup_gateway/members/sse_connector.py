@@ -35,6 +35,7 @@ class SseConnector:
         deadline: float,
         client: ClientIdentity = GATEWAY_IDENTITY,
         on_request: Callable[[Message], None] | None = None,
+        with_session: bool = False,
     ) -> SseUpstream:
         """`control` makes no difference: every session holds its stream."""
         loop = asyncio.get_running_loop()

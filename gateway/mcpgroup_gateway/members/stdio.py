@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.handshake import initialize_params
 from mcpgroup_gateway.members.modern_requests import ModernRequests
-from mcpgroup_gateway.members.negotiation import Era, negotiate
+from mcpgroup_gateway.members.negotiation import PATIENCE_SHARE, Era, negotiate
 from mcpgroup_gateway.members.spawning import member_environment, spawn
 from mcpgroup_gateway.members.stdio_session import StdioUpstream
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
@@ -66,6 +66,7 @@ class StdioConnector:
         self._term_seconds = term_seconds
         self._era = era
         self._known: Handshake | None = None
+        self._has_sessions = True  # as far as is known, beside its modern side
         self._open: set[StdioUpstream] = set()
 
     async def open(
@@ -77,6 +78,7 @@ class StdioConnector:
         deadline: float,
         client: ClientIdentity = GATEWAY_IDENTITY,
         on_request: Callable[[Message], None] | None = None,
+        with_session: bool = False,
     ) -> StdioUpstream:
         """Start the process and shake hands; every session is a process of its own.
 
@@ -86,8 +88,21 @@ class StdioConnector:
         due = loop.time() + deadline
         start = _Start(on_notification, on_lost, on_request, client, deadline)
         era, known = self._era, self._known
+        beside = (
+            with_session
+            and era is Era.AUTO
+            and known is not None
+            and known.modern
+            and self._has_sessions
+        )
         try:
             async with asyncio.timeout_at(due):
+                if beside:
+                    try:
+                        async with asyncio.timeout(deadline / PATIENCE_SHARE):
+                            return await self._start(start, Era.LEGACY)
+                    except (MemberFailure, TimeoutError):
+                        self._has_sessions = False  # it is modern only
                 try:
                     upstream = await self._start(start, era)
                 except MemberFailure as fault:
@@ -98,18 +113,22 @@ class StdioConnector:
                     _log.info("%s %s; starting it with initialize", self._name, fault.reason)
                     upstream = await self._start(start, Era.LEGACY)
         except TimeoutError as fault:
-            self._known = None
+            self._forget()
             reason = f"{self._name} did not answer initialize within {deadline:g} s"
             late = loop.time() - due > 1.0
             raise MemberFailure(Failure.START_FAILED, reason, sent=False, late=late) from fault
         except MemberFailure as fault:
-            self._known = None
+            self._forget()
             if fault.failure in (Failure.START_FAILED, Failure.COMMAND_NOT_FOUND):
                 raise
             reason = f"{fault.reason} before it was ready"
             raise MemberFailure(Failure.START_FAILED, reason, sent=False) from fault
         self._known = upstream.handshake
         return upstream
+
+    def _forget(self) -> None:
+        self._known = None
+        self._has_sessions = True
 
     async def close(self) -> None:
         """End the processes that are still open."""

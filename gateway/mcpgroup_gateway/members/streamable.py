@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mcpgroup_gateway.members.http_opening import HttpOpening
 from mcpgroup_gateway.members.http_reach import CONNECT_SECONDS, RESPONSE_LIMIT, HttpReach
 from mcpgroup_gateway.members.http_target import HttpTarget
-from mcpgroup_gateway.members.negotiation import Era
+from mcpgroup_gateway.members.negotiation import OUTAGES, PATIENCE_SHARE, Era
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 
@@ -50,6 +50,7 @@ class StreamableConnector:
     ) -> None:
         self._era = era
         self._known: _Known | None = None
+        self._has_sessions = True  # as far as is known, beside its modern side
         self._reach = HttpReach(
             name,
             url,
@@ -70,6 +71,7 @@ class StreamableConnector:
         deadline: float,
         client: ClientIdentity = GATEWAY_IDENTITY,
         on_request: Callable[[Message], None] | None = None,
+        with_session: bool = False,
     ) -> HttpSession:
         """A session that is no control session costs a modern member nothing once it is known."""
         fields = self._reach.headers()
@@ -90,7 +92,19 @@ class StreamableConnector:
             known = None if self._known is None else self._known.handshake
             return await opening(address).open(self._era, known, deadline)
 
+        async def initialized(address: Address) -> HttpSession:
+            return await opening(address).open(Era.LEGACY, None, deadline)
+
         if self._known is not None and self._known.handshake.modern and not control:
+            if with_session and self._era is Era.AUTO and self._has_sessions:
+                try:
+                    session = await self._reach.first(initialized, deadline / PATIENCE_SHARE)
+                except MemberFailure as failure:
+                    if failure.failure in OUTAGES:
+                        raise
+                    self._has_sessions = False  # it is modern only
+                else:
+                    return _listening(session)
             return opening(self._known.address).adopt(self._known.handshake)
         try:
             session = await self._reach.first(attempt, deadline)
@@ -98,12 +112,17 @@ class StreamableConnector:
             self._forget()
             raise
         self._known = _Known(session.handshake, session.target.address)
-        if isinstance(session, StreamableUpstream) and (control or on_request is not None):
-            session.hold_stream()
-        return session
+        return _listening(session) if control or on_request is not None else session
 
     async def close(self) -> None:
         await self._reach.close()
 
     def _forget(self) -> None:
         self._known = None
+        self._has_sessions = True
+
+
+def _listening(session: HttpSession) -> HttpSession:
+    if isinstance(session, StreamableUpstream):
+        session.hold_stream()
+    return session

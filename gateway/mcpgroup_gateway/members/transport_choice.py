@@ -79,9 +79,10 @@ class TransportChoice:
         deadline: float,
         client: ClientIdentity = GATEWAY_IDENTITY,
         on_request: Callable[[Message], None] | None = None,
+        with_session: bool = False,
     ) -> Upstream:
         due = asyncio.get_running_loop().time() + deadline
-        opening = _Opening(on_notification, on_lost, control, client, on_request)
+        opening = _Opening(on_notification, on_lost, control, client, on_request, with_session)
         for url in self._urls[:-1]:
             try:
                 return await url.open(opening, due)
@@ -105,12 +106,14 @@ class _Opening:
         control: bool,
         client: ClientIdentity,
         on_request: Callable[[Message], None] | None,
+        with_session: bool,
     ) -> None:
         self._on_notification = on_notification
         self._on_lost = on_lost
         self._control = control
         self._client = client
         self._on_request = on_request
+        self._with_session = with_session
 
     async def open(self, connector: Connector, deadline: float) -> Upstream:
         return await connector.open(
@@ -120,6 +123,7 @@ class _Opening:
             deadline=max(deadline, 0.0),
             client=self._client,
             on_request=self._on_request,
+            with_session=self._with_session,
         )
 
 

@@ -201,12 +201,15 @@ class Connector(Protocol):
         deadline: float,
         client: ClientIdentity = GATEWAY_IDENTITY,
         on_request: Callable[[Message], None] | None = None,
+        with_session: bool = False,
     ) -> Upstream:
         """Connect and shake hands (`initialize`, `notifications/initialized`).
 
         `control` sessions and those with `on_request` also hold the GET stream (HTTP). `on_request`
         takes the member's requests that belong to no exchange; without it each but `ping` is
-        refused at once. `deadline` is in seconds from now and bounds the whole.
+        refused at once. `with_session`: the client has a session and can be asked live; a member
+        that speaks both eras is spoken to in the one with sessions, in which all its ways to ask
+        work. `deadline` is in seconds from now and bounds the whole.
 
         Raises `MemberFailure`; its `sent` is false, no call was handed over.
         """

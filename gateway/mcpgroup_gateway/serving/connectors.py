@@ -123,6 +123,7 @@ class _WithAuthority:
         deadline: float,
         client: ClientIdentity = GATEWAY_IDENTITY,
         on_request: Callable[[Message], None] | None = None,
+        with_session: bool = False,
     ) -> Upstream:
         try:
             authority = self._read()
@@ -138,6 +139,7 @@ class _WithAuthority:
             deadline=deadline,
             client=client,
             on_request=on_request,
+            with_session=with_session,
         )
 
     async def close(self) -> None:

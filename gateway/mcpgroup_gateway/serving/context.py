@@ -150,13 +150,14 @@ class Context:
         settings = self.settings[endpoint.id]
         control = supervisor.control
         modern = control is not None and control.handshake.modern
-        if settings.shared or (modern and endpoint.source == "http"):
+        asked = may_be_asked(caller.client.capabilities)
+        live = bool(asked) and caller.session is not None
+        if settings.shared or (modern and endpoint.source == "http" and not live):
             # A modern member over HTTP knows no sessions: each request says whose it is.
             return Claim(supervisor.ready())
         if control is None:
             supervisor.want()
         owner = owner_of(caller)
-        asked = may_be_asked(caller.client.capabilities)
         alone = bool(asked) and caller.session is None and not modern
         if alone:
             # So that what the member asks belongs to a known call (DESIGN-MCP section 3).
@@ -168,6 +169,7 @@ class Context:
             min(settings.startup_timeout, settings.max_call),
             client=caller.client,
             asked=bool(asked),
+            with_session=live,
         )
         return Claim(upstream, owner if alone else None)
 

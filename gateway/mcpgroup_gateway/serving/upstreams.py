@@ -89,10 +89,12 @@ class UpstreamSessions:
         *,
         client: ClientIdentity = GATEWAY_IDENTITY,
         asked: bool = False,
+        with_session: bool = False,
     ) -> Upstream | asyncio.Future[Upstream]:
         """The owner's open session with an endpoint, or a future of it.
 
-        A new one is opened for `client`; `asked` says that the member may send it requests. The
+        A new one is opened for `client`; `asked` says that the member may send it requests,
+        `with_session` that they reach it live. The
         future fails with `MemberFailure` (never `sent`); cancel it to stop waiting.
         """
         slot = self._slot(endpoint_id, owner) or self._new_slot(endpoint_id, owner)
@@ -104,7 +106,9 @@ class UpstreamSessions:
         waiter = slot.waiters.new()
         if slot.opening is None:
             slot.opening = asyncio.create_task(
-                self._open(owner, endpoint_id, slot, connector, deadline, client, asked),
+                self._open(
+                    owner, endpoint_id, slot, connector, deadline, client, asked, with_session
+                ),
                 name=f"open {endpoint_id}",
             )
         return waiter
@@ -179,6 +183,7 @@ class UpstreamSessions:
         deadline: float,
         client: ClientIdentity,
         asked: bool,
+        with_session: bool,
     ) -> None:
         opened: list[Upstream] = []
 
@@ -204,6 +209,7 @@ class UpstreamSessions:
                 deadline=deadline,
                 client=client,
                 on_request=requested if asked else None,
+                with_session=with_session,
             )
             opened.append(upstream)
             slot.upstream = upstream
