@@ -84,26 +84,47 @@ class Kind:
         return ("legacy", "auto", "2026-07-28") if self.modern else ("legacy",)
 
     @contextlib.asynccontextmanager
-    async def opened(
-        self, folder: Path
-    ) -> AsyncIterator[tuple[dict[str, Any], Callable[[], Target]]]:
-        """A member, and what makes a target for a client without a gateway."""
+    async def opened(self, folder: Path) -> AsyncIterator[tuple[dict[str, Any], Straight]]:
+        """A member, and the same without a gateway."""
         if self.spec is not None:
             member = {**self.spec(folder), **self.fields}
-            program, *arguments = member["stdio"]["command"]
-            env = {each["name"]: each["value"] for each in member["stdio"]["env"]}
-            yield (
-                member,
-                lambda: mcp.StdioServerParameters(
-                    command=program, args=arguments, env={**os.environ, **env}
-                ),
-            )
+            yield member, Straight(member["stdio"]["command"], member["stdio"]["env"])
             return
         assert self.server is not None
         async with self.server() as behind, self.server() as alone:
-            url = alone.url
             old = isinstance(alone, EverythingSse)
-            yield behind.spec(**self.fields), lambda: sse_client(url) if old else url
+            yield behind.spec(**self.fields), Straight([alone.url], [], "sse" if old else "http")
+
+
+@dataclass(frozen=True)
+class Straight:
+    """A server without a gateway: its command, or its address alone."""
+
+    words: list[str]
+    env: list[dict[str, str]]
+    transport: str = "stdio"
+
+    @property
+    def target(self) -> Target:
+        """For one connection of the official client."""
+        match self.transport:
+            case "stdio":
+                program, *arguments = self.words
+                env = {each["name"]: each["value"] for each in self.env}
+                return mcp.StdioServerParameters(
+                    command=program, args=arguments, env={**os.environ, **env}
+                )
+            case "sse":
+                return sse_client(self.words[0])
+        return self.words[0]
+
+    @property
+    def inspected(self) -> list[str]:
+        """For the command line of the inspector."""
+        if self.transport != "stdio":
+            return [*self.words, "--transport", self.transport]
+        env = [("-e", f"{each['name']}={each['value']}") for each in self.env]
+        return [*(word for option in env for word in option), *self.words]
 
 
 # -- time, fetch

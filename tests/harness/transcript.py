@@ -259,15 +259,14 @@ def _dumped(model: BaseModel) -> Any:
 
 
 def _plain(model: BaseModel) -> Any:
-    """A result or an entry as JSON, without what has to differ."""
-    dumped = model.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for name in _OF_ONE_ERA:
-        dumped.pop(name, None)
-    meta = dumped.get("_meta", {})
-    meta.pop(_SERVER, None)
-    if not meta:
-        dumped.pop("_meta", None)
-    return _masked_in(dumped)
+    return comparable(model.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def comparable(result: dict[str, Any]) -> Any:
+    """A result or an entry of a list without what has to differ."""
+    kept = {name: value for name, value in result.items() if name not in _OF_ONE_ERA}
+    meta = {name: value for name, value in kept.pop("_meta", {}).items() if name != _SERVER}
+    return _masked_in({**kept, "_meta": meta} if meta else kept)
 
 
 def _masked_in(value: Any) -> Any:

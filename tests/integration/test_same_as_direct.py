@@ -17,20 +17,28 @@ if TYPE_CHECKING:
 
 MODERN = "2026-07-28"
 MODES = ("legacy", "auto", MODERN)
+ERAS = ("Legacy", "Modern")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_client_that_members_may_ask_sees_the_same(kind: Kind, tmp_path: Path) -> None:
+CASES = [(kind, era) for kind in KINDS for era in (ERAS if kind.modern else ("Auto",))]
+
+
+@pytest.mark.parametrize(("kind", "era"), CASES, ids=str)
+async def test_a_client_that_members_may_ask_sees_the_same(
+    kind: Kind, era: str, tmp_path: Path
+) -> None:
     """It declares every capability, so it is offered every tool."""
-    await _compare(kind, tmp_path / "data", capable=True)
+    await _compare(kind, era, tmp_path / "data", capable=True)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.asks], ids=str)
-async def test_a_client_that_members_cannot_ask_sees_the_same(kind: Kind, tmp_path: Path) -> None:
-    await _compare(kind, tmp_path / "data", capable=False)
+@pytest.mark.parametrize(("kind", "era"), [case for case in CASES if case[0].asks], ids=str)
+async def test_a_client_that_members_cannot_ask_sees_the_same(
+    kind: Kind, era: str, tmp_path: Path
+) -> None:
+    await _compare(kind, era, tmp_path / "data", capable=False)
 
 
-async def _compare(kind: Kind, folder: Path, *, capable: bool) -> None:
+async def _compare(kind: Kind, era: str, folder: Path, *, capable: bool) -> None:
     """Take all steps without a gateway, then through one, in each mode of the official client."""
     steps = [*kind.steps(folder), *(kind.asking_steps if capable else ())]
 
@@ -38,19 +46,20 @@ async def _compare(kind: Kind, folder: Path, *, capable: bool) -> None:
         kind.prepare(folder)
         participant = Participant([folder.as_uri()]) if capable else None
         async with asyncio.timeout(60):
-            return await transcript(target, mode, steps, participant)
+            return _offered(await transcript(target, mode, steps, participant))
 
     kind.prepare(folder)
     async with kind.opened(folder) as (member, direct):
-        alone = {mode: await seen(direct(), mode) for mode in kind.modes}
+        alone = {mode: await seen(direct.target, mode) for mode in kind.modes}
         if capable:
             _covered(alone["legacy"], [str(step) for step in steps])
+        spoken_to = alone[MODERN if era == "Modern" else "legacy"]
         wrong = []
-        async with Gateway(members=[member]) as gateway:
+        async with Gateway(members=[{**member, "era": era}]) as gateway:
             await gateway.all_ready()
             for mode in MODES:
-                expected = _offered(alone.get(mode, alone["legacy"]))
-                found = differences(expected, await seen(gateway.url, mode), alone["legacy"])
+                expected = alone.get(mode, alone["legacy"])
+                found = differences(expected, await seen(gateway.url, mode), spoken_to)
                 wrong += [f"{mode}: {line}" for line in found]
         assert not wrong, "\n".join(wrong)
 
@@ -64,7 +73,7 @@ def _offered(seen: dict[str, Any]) -> dict[str, Any]:
 
 def _covered(seen: dict[str, Any], steps: list[str]) -> None:
     """No tool and no prompt that was listed is forgotten in the table of steps."""
-    for entry in _offered(seen):
+    for entry in seen:
         what, _, name = entry.partition(": ")
         called = {"tools": "Tool", "prompts": "Prompt"}.get(what)
         if called is not None:
