@@ -10,16 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.wire.envelope import (
-    MalformedMessage,
-    Raw,
-    encode_json,
-    parse_list,
-    parse_object,
-    parse_string,
-)
+from mcpgroup_gateway.wire.envelope import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,25 +124,6 @@ class Listeners:
                 acknowledged.set()
             else:
                 self._heard(endpoint, message)
-
-
-async def is_honoured(upstream: Upstream, uri: str) -> bool:
-    """Whether a modern member would tell of changes of this resource. Raises `MemberFailure`."""
-    wanted = encode_json({"notifications": {"resourceSubscriptions": [uri]}})
-    exchange = upstream.request("subscriptions/listen", wanted, safe=True)
-    try:
-        message = await exchange.next()
-        if message.method != "notifications/subscriptions/acknowledged":
-            return False
-        honoured = parse_object(parse_object(message.params).get("notifications", b""))
-        uris = parse_list(honoured.get("resourceSubscriptions", Raw(b"[]")))
-        return uri in map(parse_string, uris)
-    except MalformedMessage:
-        return False
-    finally:
-        failure = MemberFailure(Failure.CANCELLED, "it was only a question", sent=exchange.sent)
-        exchange.abort(failure)
-        exchange.close()
 
 
 async def _either(task: asyncio.Task[None], event: asyncio.Event, seconds: float | None) -> None:

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.policy import RoutePolicy
 from mcpgroup_gateway.core.selection import CallFacts, Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.serving.listeners import is_honoured
+from mcpgroup_gateway.serving.following import Follower, Refused, SessionFollower, ask, is_honoured
 from mcpgroup_gateway.serving.targets import RESOURCE_NOT_FOUND
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
     Raw,
     encode_json,
-    encode_notification,
     encode_object,
     error_object,
     parse_object,
@@ -33,7 +32,7 @@ from mcpgroup_gateway.wire.protocol import SUBSCRIPTION_KEY, Kind
 from mcpgroup_gateway.wire.refusals import GatewayError, NoMember, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import Upstream
@@ -50,34 +49,6 @@ _PAUSE_SECONDS: Final = 1.0
 _MAX_OF_ONE: Final = 1_000
 
 
-class Follower(Protocol):
-    """Who is told; `caller` says for whom members are chosen."""
-
-    @property
-    def caller(self) -> Caller: ...
-
-    def notify_updated(self, uri: str, params: Mapping[str, Raw]) -> None: ...
-
-
-class SessionFollower:
-    """A client session as a follower."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-
-    @property
-    def caller(self) -> Caller:
-        return self._caller
-
-    def notify_updated(self, uri: str, params: Mapping[str, Raw]) -> None:
-        session = self._caller.session
-        if session is not None:
-            message = encode_notification(
-                "notifications/resources/updated", encode_object(dict(params))
-            )
-            session.notify_updated(uri, message)
-
-
 @dataclass(slots=True, eq=False)
 class _Subscription:
     """`upstream` is where it holds at the moment; None while it does not."""
@@ -86,13 +57,6 @@ class _Subscription:
     uri: str
     endpoint_id: str = ""
     upstream: Upstream | None = None
-
-
-@dataclass(slots=True)
-class _Refused(Exception):
-    """The member answered a subscription with this error object."""
-
-    error: bytes = field(default=b"")
 
 
 class Subscriptions:
@@ -127,7 +91,7 @@ class Subscriptions:
         subscription = _Subscription(follower, uri)
         try:
             await self._take_up(subscription)
-        except _Refused as refused:
+        except Refused as refused:
             return refused.error
         followed[uri] = subscription
         if caller.session.closed:
@@ -148,7 +112,7 @@ class Subscriptions:
             subscription = _Subscription(follower, uri)
             try:
                 await self._take_up(subscription)
-            except (_Refused, GatewayError):
+            except (Refused, GatewayError):
                 continue
             followed[uri] = subscription
         return list(followed)
@@ -244,7 +208,7 @@ class Subscriptions:
                     continue
                 try:
                     await self._take_up(subscription)
-                except (_Refused, GatewayError):
+                except (Refused, GatewayError):
                     whole = False
                     continue
                 # Something may have been missed meanwhile.
@@ -265,7 +229,7 @@ class Subscriptions:
         )
 
     async def _take_up(self, subscription: _Subscription) -> None:
-        """Subscribe at a member that has the resource. Raises `GatewayError` or `_Refused`."""
+        """Subscribe at a member that has the resource. Raises `GatewayError` or `Refused`."""
         context, caller = self._context, subscription.follower.caller
         members, known = context.aiming.followed_at(subscription.uri, caller)
         facts = CallFacts(
@@ -278,7 +242,7 @@ class Subscriptions:
             hash_key=b"",
             route=None if known else RoutePolicy(members=members),
         )
-        first: _Refused | None = None
+        first: Refused | None = None
         while True:
             selection = context.selector.select(facts)
             if isinstance(selection, Refusal):
@@ -286,7 +250,7 @@ class Subscriptions:
                 raise first or NoMember(selection.reason, text, retryable=True)
             try:
                 await self._take_up_at(selection.endpoint, subscription, known)
-            except _Refused as refused:
+            except Refused as refused:
                 if known:
                     raise
                 # Nobody lists it: ask the next one, the first refusal is the caller's.
@@ -304,9 +268,9 @@ class Subscriptions:
                 upstream = await self._upstream(endpoint, caller)
                 if not upstream.handshake.modern:
                     upstream.hold_stream()
-                    await _ask(upstream, "resources/subscribe", uri)
+                    await ask(upstream, "resources/subscribe", uri)
                 elif not known and not await is_honoured(upstream, uri):
-                    raise _Refused(
+                    raise Refused(
                         error_object(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}")
                     )
         except (MemberFailure, TimeoutError) as fault:
@@ -339,20 +303,9 @@ class Subscriptions:
             return
         try:
             async with asyncio.timeout(_SECONDS):
-                await _ask(upstream, "resources/unsubscribe", subscription.uri)
-        except (MemberFailure, TimeoutError, _Refused):
+                await ask(upstream, "resources/unsubscribe", subscription.uri)
+        except (MemberFailure, TimeoutError, Refused):
             return
-
-
-async def _ask(upstream: Upstream, method: str, uri: str) -> None:
-    exchange = upstream.request(method, b'{"uri":%b}' % encode_json(uri), safe=True)
-    try:
-        while not (message := await exchange.next()).is_response:
-            pass
-    finally:
-        exchange.close()
-    if message.is_error:
-        raise _Refused(bytes(message.error))
 
 
 def _once_each(subscriptions: list[_Subscription]) -> Iterable[_Subscription]:
