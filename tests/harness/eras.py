@@ -359,7 +359,7 @@ def _command(name: str, journal: Path) -> list[str]:
 class TwoEras:
     """A gateway with a member of each of the kinds, and what the members wrote down.
 
-    `fields` are more fields of all members, `spec` those of the group.
+    `fields` are more fields of all members, `http` of their `http`, `spec` those of the group.
     """
 
     def __init__(
@@ -368,6 +368,7 @@ class TwoEras:
         kinds: Iterable[str] = KINDS,
         *,
         fields: dict[str, Any] | None = None,
+        http: dict[str, Any] | None = None,
         **spec: Any,
     ) -> None:
         self.kinds = tuple(kinds)
@@ -375,6 +376,7 @@ class TwoEras:
         self.gateway: Gateway
         self._directory = directory
         self._fields = fields or {}
+        self._http = http or {}
         self._spec = spec
         self._stack = contextlib.AsyncExitStack()
 
@@ -388,6 +390,7 @@ class TwoEras:
                     server = _HttpServer(name, self._journal(name))
                     self.servers[name] = await stack.enter_async_context(server)
                     member = server.spec(**fields)
+                    member["http"].update(self._http)
                 else:
                     member = stdio(name, _command(name, self._journal(name)), **fields)
                 members.append(member)

@@ -6,10 +6,11 @@ back to it (DESIGN-MCP section 6).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.request_state import RequestState
-from mcpgroup_gateway.wire.envelope import Message, Raw, encode_json
+from mcpgroup_gateway.wire.capabilities import opens_urls
+from mcpgroup_gateway.wire.envelope import Message, Raw, encode_json, error_object
 from mcpgroup_gateway.wire.eras import (
     input_required,
     read_input_required,
@@ -19,10 +20,18 @@ from mcpgroup_gateway.wire.eras import (
     url_elicitations,
     with_state,
 )
+from mcpgroup_gateway.wire.protocol import MISSING_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.serving.attempts import Attempt
     from mcpgroup_gateway.serving.calls import ServedCall
+
+#: To a client that cannot be led to the URL that a legacy member asks for (-32042).
+_NEEDS_URLS: Final = error_object(
+    MISSING_CLIENT_CAPABILITY,
+    "the member wants to lead the user to a URL, and the client does not declare that it can",
+    {"requiredCapabilities": {"elicitation": {"url": {}}}},
+)
 
 
 def own_result(call: ServedCall, result: bytes) -> Message:
@@ -49,6 +58,8 @@ def between_eras(call: ServedCall, attempt: Attempt, response: Message) -> Messa
     elicitations = url_elicitations(response.error)
     if elicitations is None:
         return Message(jsonrpc="2.0", error=Raw(to_modern_error(response.error)))
+    if not opens_urls(call.caller.client.capabilities):
+        return Message(jsonrpc="2.0", error=Raw(_NEEDS_URLS))
     return _result(input_required(elicitations, _seal(call, RequestState(member))))
 
 

@@ -22,6 +22,15 @@ def may_be_asked(capabilities: bytes) -> frozenset[str]:
     return _kept(capabilities)
 
 
+def opens_urls(capabilities: bytes) -> bool:
+    """Whether a client with these capabilities takes an elicitation that leads to a URL."""
+    try:
+        elicitation = parse_object(capabilities).get("elicitation", b"{}")
+        return "url" in parse_object(elicitation)
+    except MalformedMessage:
+        return False
+
+
 def canonical_capabilities(capabilities: bytes) -> bytes:
     """The same bytes for two spellings of the same capabilities; ``{}`` for none that can be read.
 
