@@ -88,6 +88,7 @@ async def session_of(
     *,
     control: bool = False,
     asks: bool = False,
+    with_session: bool = False,
     deadline: float = 5,
 ) -> AsyncIterator[HttpSession]:
     heard = heard or Heard()
@@ -98,6 +99,7 @@ async def session_of(
         deadline=deadline,
         client=CLIENT,
         on_request=heard.note(heard.requests) if asks else None,
+        with_session=with_session,
     )
     try:
         yield session
@@ -163,6 +165,32 @@ async def test_a_modern_member_is_asked_once_and_further_sessions_cost_nothing()
         async with session_of(connector, control=True):
             assert len(server.probes) == 2  # the start of a member is a proof that it is there
         assert seen(server) == []
+
+
+async def test_a_modern_member_is_asked_once_whether_it_has_sessions_too() -> None:
+    async with connected(ModernMember()) as (connector, server):
+        async with session_of(connector, control=True):
+            pass
+        for _ in range(2):
+            async with session_of(connector, asks=True, with_session=True) as session:
+                assert session.handshake.modern
+        assert seen(server).count("initialize") == 1
+
+
+async def test_a_member_of_both_eras_gives_a_session_to_a_client_that_has_one() -> None:
+    modern, legacy = ModernMember(), Member()
+
+    async def both(request: Request, peer: Peer) -> None:
+        spoken = request.headers.get("mcp-protocol-version") == "2026-07-28"
+        await (modern if spoken else legacy)(request, peer)
+
+    async with connected(both) as (connector, _):
+        async with session_of(connector, control=True) as control:
+            assert control.handshake.modern
+        async with session_of(connector, asks=True, with_session=True) as session:
+            assert session.handshake.protocol_version == "2025-11-25"
+        async with session_of(connector, asks=True) as session:
+            assert session.handshake.modern  # what was found out first still holds
 
 
 async def test_a_legacy_member_is_asked_once_over_the_connection_of_its_session() -> None:

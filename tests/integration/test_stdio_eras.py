@@ -84,7 +84,11 @@ class Opened:
 
 @contextlib.asynccontextmanager
 async def opened(
-    connector: StdioConnector, *, asks: bool = False, deadline: float = 20
+    connector: StdioConnector,
+    *,
+    asks: bool = False,
+    with_session: bool = False,
+    deadline: float = 20,
 ) -> AsyncIterator[Opened]:
     notifications: list[Message] = []
     requests: list[Message] = []
@@ -96,6 +100,7 @@ async def opened(
         deadline=deadline,
         client=CLIENT,
         on_request=on_request,
+        with_session=with_session,
     )
     it = Opened(upstream)
     it.notifications, it.requests = notifications, requests
@@ -135,6 +140,17 @@ async def test_a_modern_member_hears_no_initialize(tmp_path: Path) -> None:
             assert json.loads(it.upstream.handshake.server_info)["name"] == "eras"
             await it.result("x")
     assert server.heard == ["started", "server/discover", "tools/call"] * 2
+
+
+async def test_a_modern_member_is_asked_once_whether_it_has_sessions_too(tmp_path: Path) -> None:
+    server = Server(tmp_path, "modern")
+    connector = StdioConnector("m", server.command)
+    async with opened(connector):
+        pass
+    for _ in range(2):
+        async with opened(connector, asks=True, with_session=True) as it:
+            assert it.upstream.handshake.modern
+    assert server.heard.count("initialize") == 1
 
 
 async def test_a_silent_member_is_legacy_after_a_while_and_from_then_on_at_once(
