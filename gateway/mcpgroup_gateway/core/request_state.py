@@ -13,6 +13,7 @@ import base64
 import hashlib
 import hmac
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ class StateSealer:
             "p": state.pending,
             "r": state.replica,
             "d": request,
-            "e": int(expires),
+            "e": math.ceil(expires),
         }
         payload = _encode(json.dumps(body, separators=(",", ":")).encode())
         return f"{payload}.{self._sign(self._keys[0], payload, caller)}"

@@ -341,12 +341,13 @@ class ServedCall:
             response = await running
             if attempt.parked:
                 return response, None
+            answer = self._between_eras(attempt, response)
             context.group.attempt_answered(record)
             outcome = "rpc_error" if response.is_error else "ok"
             self._tool_failed = target.answered(endpoint, response)
             if self._tool_failed:
                 outcome = "tool_error"
-            return between_eras(self, attempt, response), None
+            return answer, None
         except MemberFailure as failure:
             if failure.failure is Failure.CANCELLED:
                 context.group.attempt_released(record)
@@ -361,6 +362,13 @@ class ServedCall:
             self._member_seconds += attempt.upstream_seconds - seconds_before
             if not attempt.parked:
                 attempt.left(outcome)
+
+    def _between_eras(self, attempt: Attempt, response: Message) -> Message:
+        try:
+            return between_eras(self, attempt, response)
+        except MalformedMessage as fault:
+            reason = f"the member's result cannot be used: {fault.text}"
+            raise MemberFailure(Failure.MALFORMED, reason, sent=True) from fault
 
     async def _run_through_session_loss(self, attempt: Attempt) -> Message:
         """A lost session proves that the call was not run: open another, replay any method once."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mcpgroup_gateway.core.canary import sees_canary
 from mcpgroup_gateway.core.quarantine import Quarantine
 from mcpgroup_gateway.core.selection import Selection
+from mcpgroup_gateway.members.lines import LineLog
 from mcpgroup_gateway.serving.aiming import Aiming
 from mcpgroup_gateway.serving.client_lists import ClientLists
 from mcpgroup_gateway.serving.forwarding import TRACE_HEADERS, forwarded
@@ -115,6 +116,7 @@ class Context:
         self.pending = PendingCalls(self._input_seconds)
         self.states = RequestStates(policy.name, self._input_seconds)
         self.log_levels = LogLevels(log_levels)
+        self._said: dict[str, LineLog] = {}  # by members outside of any call
         self.client_lists = ClientLists(self)
         self.subscriptions = Subscriptions(self)
         self.listeners = Listeners(
@@ -202,7 +204,9 @@ class Context:
         """
         if message.method not in _LIST_CHANGES:
             return False
-        supervisor = self.supervisors[endpoint.id]
+        supervisor = self.supervisors.get(endpoint.id)
+        if supervisor is None:
+            return True  # removed meanwhile
         if upstream is None or upstream is supervisor.control:
             supervisor.refresh()
         else:
@@ -217,10 +221,16 @@ class Context:
             self.subscriptions.updated(endpoint, None, message)
         elif message.method == "notifications/message":
             # No call of its own to go to: never to several clients (DESIGN-MCP section 4).
-            _log.info("member %s: %s", endpoint.member, bytes(message.params)[:2000].decode())
+            said = self._said.get(endpoint.member)
+            if said is None:
+                prefix = f"member {endpoint.member}"
+                said = self._said[endpoint.member] = LineLog(_log, logging.INFO, prefix, self.clock)
+            said.write(bytes(message.params))
 
     def _missed(self, endpoint: Endpoint, control: Upstream) -> None:
-        self.supervisors[endpoint.id].refresh()
+        supervisor = self.supervisors.get(endpoint.id)
+        if supervisor is not None:
+            supervisor.refresh()
         self.subscriptions.missed_on(control)
 
     def release(self, endpoint: Endpoint, claim: Claim) -> None:

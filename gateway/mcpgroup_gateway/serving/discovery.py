@@ -31,6 +31,7 @@ from mcpgroup_gateway.wire.protocol import CAPABILITY_OF, LIST_METHOD_OF, Kind
 if TYPE_CHECKING:
     from mcpgroup_gateway.core.catalogue import Entry
     from mcpgroup_gateway.members.upstream import Forwarded, Upstream
+    from mcpgroup_gateway.wire.envelope import Message
 
 _log = logging.getLogger(__name__)
 
@@ -122,11 +123,17 @@ async def _request(
                 continue
             if not message.is_error:
                 return bytes(message.result)
-            error = parse_object(message.error)
-            if bytes(error.get("code", b"")) == b"%d" % METHOD_NOT_FOUND:
+            if _code_of(message) == b"%d" % METHOD_NOT_FOUND:
                 return None
             raise MemberFailure(
                 Failure.MALFORMED, f"{method} was answered with an error", sent=True
             )
     finally:
         exchange.close()
+
+
+def _code_of(message: Message) -> bytes:
+    try:
+        return bytes(parse_object(message.error).get("code", b""))
+    except MalformedMessage:
+        return b""

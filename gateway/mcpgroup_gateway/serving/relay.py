@@ -61,7 +61,7 @@ class Relay:
         try:
             members = parse_object(params)
             value = json.loads(bytes(members["progress"]))
-        except (MalformedMessage, KeyError, ValueError):
+        except (MalformedMessage, KeyError, ValueError, RecursionError):
             return None
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.policy import RoutePolicy
 from mcpgroup_gateway.core.selection import CallFacts, Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.serving.following import Follower, Refused, SessionFollower, ask, is_honoured
+from mcpgroup_gateway.serving.following import Refused, SessionFollower, ask, is_honoured
+from mcpgroup_gateway.serving.places import Places, Subscription
 from mcpgroup_gateway.serving.targets import RESOURCE_NOT_FOUND
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
@@ -32,11 +32,10 @@ from mcpgroup_gateway.wire.protocol import SUBSCRIPTION_KEY, Kind
 from mcpgroup_gateway.wire.refusals import GatewayError, NoMember, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import Upstream
     from mcpgroup_gateway.serving.context import Context
+    from mcpgroup_gateway.serving.following import Follower
     from mcpgroup_gateway.serving.interface import Caller
     from mcpgroup_gateway.wire.envelope import Message
 
@@ -47,16 +46,9 @@ _SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
 #: URIs that one client session may follow.
 _MAX_OF_ONE: Final = 1_000
-
-
-@dataclass(slots=True, eq=False)
-class _Subscription:
-    """`upstream` is where it holds at the moment; None while it does not."""
-
-    follower: Follower
-    uri: str
-    endpoint_id: str = ""
-    upstream: Upstream | None = None
+#: What may wait to be given up, and so many at once; of what is beyond members tell us in vain.
+_MAX_LEFT: Final = 10_000
+_AT_ONCE: Final = 64
 
 
 class Subscriptions:
@@ -64,9 +56,11 @@ class Subscriptions:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._of: dict[Follower, dict[str, _Subscription]] = {}
+        self._of: dict[Follower, dict[str, Subscription]] = {}
         self._sessions: dict[str, SessionFollower] = {}
-        self._left: list[_Subscription] = []
+        self._places = Places()
+        #: What followers left behind, which may have to be given up.
+        self._left: dict[tuple[Upstream, str], None] = {}
         self._broken = asyncio.Event()
 
     def __len__(self) -> int:
@@ -80,49 +74,68 @@ class Subscriptions:
         Raises `GatewayError`.
         """
         assert caller.session is not None  # noqa: S101 - the front demands one
-        follower = self._sessions.get(caller.session.id)
-        if follower is None:
-            follower = self._sessions[caller.session.id] = SessionFollower(caller)
-        followed = self._of.setdefault(follower, {})
+        follower = self._sessions.get(caller.session.id) or SessionFollower(caller)
+        followed = self._of.get(follower, {})
         if uri in followed:
             return None
         if len(followed) >= _MAX_OF_ONE:
             raise Unknown(f"a session may subscribe to {_MAX_OF_ONE} resources")
-        subscription = _Subscription(follower, uri)
+        subscription = Subscription(follower, uri)
         try:
             await self._take_up(subscription)
         except Refused as refused:
             return refused.error
-        followed[uri] = subscription
-        if caller.session.closed:
-            self.session_ended(caller.session.id)
+        self._hold(subscription, ended=caller.session.closed)
         return None
+
+    def _hold(self, subscription: Subscription, *, ended: bool) -> None:
+        """Remember what was subscribed to; `ended` when its follower has gone meanwhile."""
+        follower = subscription.follower
+        if not ended and isinstance(follower, SessionFollower):
+            session = follower.caller.session
+            if session is not None:
+                follower = subscription.follower = self._sessions.setdefault(session.id, follower)
+        followed = self._of.setdefault(follower, {})
+        twin = followed.pop(subscription.uri, None)  # asked for twice at once
+        if twin is not None:
+            self._let_go(twin)
+        followed[subscription.uri] = subscription
+        if ended:
+            self.leave(follower)
 
     async def unsubscribe(self, caller: Caller, uri: str) -> None:
         assert caller.session is not None  # noqa: S101 - the front demands one
         follower = self._sessions.get(caller.session.id)
         subscription = self._of.get(follower, {}).pop(uri, None) if follower else None
-        if subscription is not None:
-            await self._give_up(subscription)
+        upstream = None if subscription is None else subscription.upstream
+        if subscription is not None and upstream is not None:
+            self._places.take(subscription)
+            await self._give_up(upstream, uri)
 
     async def follow(self, follower: Follower, uris: list[str]) -> list[str]:
         """Follow URIs for a listening client; those of them that some member can be asked for."""
-        followed = self._of.setdefault(follower, {})
+        followed = []
         for uri in uris:
-            subscription = _Subscription(follower, uri)
+            subscription = Subscription(follower, uri)
             try:
                 await self._take_up(subscription)
             except (Refused, GatewayError):
                 continue
-            followed[uri] = subscription
-        return list(followed)
+            self._hold(subscription, ended=False)
+            followed.append(uri)
+        return followed
 
     def leave(self, follower: Follower) -> None:
         """A follower has gone. What only it followed is given up by the owner task."""
-        followed = self._of.pop(follower, None)
-        if followed:
-            self._left += followed.values()
-            self._broken.set()
+        for subscription in self._of.pop(follower, {}).values():
+            self._let_go(subscription)
+
+    def _let_go(self, subscription: Subscription) -> None:
+        upstream = subscription.upstream
+        self._places.take(subscription)
+        if upstream is not None and len(self._left) < _MAX_LEFT:
+            self._left[(upstream, subscription.uri)] = None
+        self._broken.set()
 
     def session_ended(self, session_id: str) -> None:
         follower = self._sessions.pop(session_id, None)
@@ -141,37 +154,32 @@ class Subscriptions:
         if uri is None:
             return
         if "_meta" in params:
-            meta = parse_object(params["_meta"])
+            try:
+                meta = parse_object(params["_meta"])
+            except MalformedMessage:
+                meta = {}
             meta.pop(SUBSCRIPTION_KEY.decode(), None)  # of our own listen
             if meta:
                 params["_meta"] = Raw(encode_object(meta))
             else:
                 del params["_meta"]
-        control = self._context.supervisors[endpoint.id].control
-        where = upstream or control
-        for followed in tuple(self._of.values()):
-            for subscription in followed.values():
-                if subscription.upstream is where and _concerns(subscription.uri, uri):
-                    subscription.follower.notify_updated(uri, params)
-                    break
+        where = upstream
+        if where is None:
+            supervisor = self._context.supervisors.get(endpoint.id)
+            where = None if supervisor is None else supervisor.control
+        if where is None:
+            return
+        for follower in self._places.followers(where, uri):
+            follower.notify_updated(uri, params)
 
     def missed_on(self, control: Upstream) -> None:
         """Changes on this control session may have gone unheard: tell its followers once."""
-        for followed in tuple(self._of.values()):
-            for uri, subscription in followed.items():
-                if subscription.upstream is control:
-                    subscription.follower.notify_updated(uri, _named(uri))
+        for subscription in self._places.on(control):
+            subscription.follower.notify_updated(subscription.uri, _named(subscription.uri))
 
     def followed_on(self, control: Upstream) -> list[str]:
         """The URIs that a control session must follow, sorted."""
-        return sorted(
-            {
-                subscription.uri
-                for followed in self._of.values()
-                for subscription in followed.values()
-                if subscription.upstream is control
-            }
-        )
+        return self._places.uris(control)
 
     def look_again(self) -> None:
         """A session was lost or opened, or a member moved."""
@@ -185,9 +193,8 @@ class Subscriptions:
         while True:
             await self._broken.wait()
             self._broken.clear()
-            left, self._left = self._left, []
             try:
-                await asyncio.gather(*(self._give_up(each) for each in _once_each(left)))
+                await self._give_up_what_was_left()
                 whole = await self._repair()
             except Exception:  # noqa: BLE001 - logged; the others are still to be kept
                 _log.exception("taking up subscriptions failed")
@@ -211,11 +218,14 @@ class Subscriptions:
                 except (Refused, GatewayError):
                     whole = False
                     continue
+                if self._of.get(follower, {}).get(uri) is not subscription:
+                    self._let_go(subscription)  # the follower left meanwhile
+                    continue
                 # Something may have been missed meanwhile.
-                subscription.follower.notify_updated(uri, _named(uri))
+                follower.notify_updated(uri, _named(uri))
         return whole
 
-    def _holds(self, subscription: _Subscription) -> bool:
+    def _holds(self, subscription: Subscription) -> bool:
         upstream = subscription.upstream
         if upstream is None or upstream.lost:
             return False
@@ -228,7 +238,7 @@ class Subscriptions:
             own is not None and upstream in self._context.upstreams.peek(own.id)
         )
 
-    async def _take_up(self, subscription: _Subscription) -> None:
+    async def _take_up(self, subscription: Subscription) -> None:
         """Subscribe at a member that has the resource. Raises `GatewayError` or `Refused`."""
         context, caller = self._context, subscription.follower.caller
         members, known = context.aiming.followed_at(subscription.uri, caller)
@@ -260,7 +270,7 @@ class Subscriptions:
                 return
 
     async def _take_up_at(
-        self, endpoint: Endpoint, subscription: _Subscription, known: bool
+        self, endpoint: Endpoint, subscription: Subscription, known: bool
     ) -> None:
         context, caller, uri = self._context, subscription.follower.caller, subscription.uri
         try:
@@ -276,7 +286,7 @@ class Subscriptions:
         except (MemberFailure, TimeoutError) as fault:
             reason = fault.reason if isinstance(fault, MemberFailure) else "no answer in time"
             raise NoMember("subscribe", f"{endpoint.member}: {reason}", retryable=True) from fault
-        subscription.endpoint_id, subscription.upstream = endpoint.id, upstream
+        self._places.put(subscription, endpoint.id, upstream)
         if upstream.handshake.modern:
             context.listeners.look_again()
 
@@ -291,32 +301,28 @@ class Subscriptions:
         own = context.claim(endpoint, caller).upstream
         return await own if isinstance(own, asyncio.Future) else own
 
-    async def _give_up(self, subscription: _Subscription) -> None:
+    async def _give_up_what_was_left(self) -> None:
+        while self._left:
+            some = list(self._left)[:_AT_ONCE]
+            for each in some:
+                del self._left[each]
+            await asyncio.gather(*(self._give_up(upstream, uri) for upstream, uri in some))
+
+    async def _give_up(self, upstream: Upstream, uri: str) -> None:
         """Unsubscribe where nobody else follows the URI; what becomes of it does not matter."""
-        upstream = subscription.upstream
-        if upstream is None or upstream.lost:
+        if upstream.lost:
             return
         if upstream.handshake.modern:
             self._context.listeners.look_again()
             return
-        if subscription.uri in self.followed_on(upstream):
+        if self._places.holds(upstream, uri):
             return
         try:
             async with asyncio.timeout(_SECONDS):
-                await ask(upstream, "resources/unsubscribe", subscription.uri)
+                await ask(upstream, "resources/unsubscribe", uri)
         except (MemberFailure, TimeoutError, Refused):
             return
 
 
-def _once_each(subscriptions: list[_Subscription]) -> Iterable[_Subscription]:
-    """One for each session and URI."""
-    return {(id(each.upstream), each.uri): each for each in subscriptions}.values()
-
-
 def _named(uri: str) -> dict[str, Raw]:
     return {"uri": Raw(encode_json(uri))}
-
-
-def _concerns(followed: str, changed: str) -> bool:
-    """A server may name a part of the resource that was subscribed to (MCP, resources)."""
-    return changed == followed or changed.startswith(followed.rstrip("/") + "/")

@@ -90,3 +90,7 @@ def test_the_digest_sees_the_value_and_not_its_spelling(arguments: dict[str, obj
     reversed_ = json.dumps(dict(reversed(arguments.items())), indent=1).encode()
     assert digest_of("tools", "a", compact) == digest_of("tools", "a", reversed_)
     assert digest_of("tools", "a", compact) != digest_of("tools", "b", compact)
+
+
+def test_a_part_of_a_second_is_not_taken_from_its_time() -> None:
+    SEALER.open(sealed(expires=10.9), caller="t", request="r", now=10.8)
