@@ -103,8 +103,8 @@ async def test_nobody_answers_and_the_call_goes_on_after_input_seconds(mode: str
         state = await _asked(gateway, "ask", {"question": "anybody?"})
         await gateway.wait_for(lambda s: not s["members"][0]["inFlight"], 5)
         reply = await _come_back(gateway, "ask", {"question": "anybody?"}, state)
-            # Its time is over, or the call is: both say so.
-            assert reply["error"]["code"] in (-32602, -31003), reply
+        # Its time is over, or the call is: both say so.
+        assert reply["error"]["code"] in (-32602, -31003), reply
 
 
 async def test_a_client_that_ends_its_session_ends_the_question_at_once() -> None:
