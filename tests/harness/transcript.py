@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _SERVER = "io.modelcontextprotocol/serverInfo"
 #: How often a server was asked before.
 _COUNTS = ("thoughtHistoryLength",)
+_COMPARED = {"completions", "logging", "prompts", "resources", "tools"}
 _OF_ONE_ERA = ("resultType", "ttlMs", "cacheScope")
 _MASKS = (
     (r"\b\d{1,2}:\d\d:\d\d [AP]M\b", "<time>"),
@@ -175,6 +176,7 @@ class _Observer:
         legacy = client.protocol_version not in types.version.MODERN_PROTOCOL_VERSIONS
         if legacy and client.server_capabilities.logging is not None:
             await client.set_logging_level("debug")
+        await self._read_what_it_says(client, legacy=legacy)
         await self._list("tools", client.list_tools)
         await self._list("prompts", client.list_prompts)
         resources = await self._list("resources", client.list_resources)
@@ -182,6 +184,16 @@ class _Observer:
         for step in [*steps, *(Read(entry["uri"]) for entry in resources)]:
             await self._take(client, step)
         return self._seen
+
+    async def _read_what_it_says(self, client: mcp.Client, *, legacy: bool) -> None:
+        if legacy:
+            declared, instructions = client.server_capabilities, client.instructions
+        else:
+            said = await client.session.discover()
+            declared, instructions = said.capabilities, said.instructions
+        names = declared.model_dump(exclude_none=True)
+        self._seen["capabilities"] = sorted(_COMPARED & names.keys())
+        self._seen["instructions"] = instructions
 
     async def _list(self, kind: str, ask: Callable[..., Awaitable[Any]]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

@@ -62,6 +62,7 @@ async def tell_level(upstream: Upstream, level: str) -> None:
     """Within 5 s, or not at all: a log level is not worth more."""
     if upstream.handshake.modern or b'"logging"' not in upstream.handshake.capabilities:
         return
+    upstream.hold_stream()  # members log outside of calls too
     exchange = upstream.request("logging/setLevel", b'{"level":%b}' % encode_json(level), safe=True)
     try:
         async with asyncio.timeout(_SECONDS):
