@@ -349,7 +349,11 @@ def _asking_steps(folder: Path) -> list[Step]:
     ]
 
 
-_ASKING_ASKED = (Tool("ask_then_log", logs=3, progress=3),)
+#: What a member is told that asks live where the client cannot be asked is the gateway's word.
+_ASKING_ASKED = (
+    Tool("ask_live", {"question": "live?"}),
+    Tool("ask_then_log", logs=3, progress=3),
+)
 
 
 def _empty(folder: Path) -> None:

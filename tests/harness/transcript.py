@@ -189,7 +189,9 @@ class _Observer:
         if legacy:
             declared, instructions = client.server_capabilities, client.instructions
         else:
-            said = await client.session.discover()
+            # Afresh: with a version given, the client itself does not ask.
+            raw = await client.session.send_discover(client.protocol_version)
+            said = types.DiscoverResult.model_validate(raw)
             declared, instructions = said.capabilities, said.instructions
         names = declared.model_dump(exclude_none=True)
         self._seen["capabilities"] = sorted(_COMPARED & names.keys())
