@@ -195,6 +195,47 @@ async def test_each_pair_asks_and_is_answered(tmp_path: Path, era: str) -> None:
         await group.in_each_pair(check, ASKS, eras=[era], listening=True)
 
 
+async def test_an_answer_may_take_longer_than_the_deadlines_of_the_call(tmp_path: Path) -> None:
+    async def answered_late(client: Any, member: str) -> None:
+        if client.era == "legacy":
+            call = client.call(member, "ask")
+            [question] = await asked(client, call)
+            await asyncio.sleep(8)
+            await client.respond(question["id"], content("late"))
+        else:
+            answer = await client.call(member, "ask").answer()
+            [key] = answer["result"]["inputRequests"]
+            await asyncio.sleep(8)
+            state = answer["result"]["requestState"]
+            more = {"inputResponses": {key: content("late")}, "requestState": state}
+            call = client.call(member, "ask", more=more)
+        assert _answers(await call.answer()) == [content("late")]
+
+    patience = {"callTimeoutSeconds": 2, "maxCallSeconds": 4}
+    async with (
+        TwoEras(tmp_path, OWN, fields=patience) as group,
+        contextlib.AsyncExitStack() as all_,
+    ):
+        slow = [
+            asyncio.create_task(
+                answered_late(await all_.enter_async_context(group.client(era, ASKS)), member)
+            )
+            for member in OWN
+            for era in ERAS
+        ]
+        others = [await all_.enter_async_context(group.client(era, ASKS)) for era in ERAS]
+        while not all(task.done() for task in slow):
+            for member in OWN:
+                for other in others:
+                    await other.text(member, "seen")
+            await asyncio.sleep(0.2)
+        await asyncio.gather(*slow)
+        for member in (await group.gateway.status())["members"]:
+            assert (member["inRotation"], member["breaker"]) == (True, "Closed"), member
+            assert member["p95Seconds"] < 2, "what a client took is not the member's latency"
+        assert await group.gateway.metric("mcpgroup_evictions_total") == 0
+
+
 async def test_a_client_without_a_stream_for_10_s_ends_its_questions(tmp_path: Path) -> None:
     async with TwoEras(tmp_path, OWN) as group, contextlib.AsyncExitStack() as stack:
         calls = []
