@@ -296,7 +296,7 @@ class Replica:
         while True:
             await asyncio.sleep(10)
             try:
-                self.context.upstreams.expire()
+                self.context.upstreams.expire(self.context.subscriptions.held())
             except Exception:  # noqa: BLE001 - logged; one session must not stop the others' expiry
                 _log.exception("the expiry of upstream sessions failed")
 
@@ -401,8 +401,10 @@ class Replica:
             self.metrics.session_lost(reason)
             self.records.events.session(to="ended", reason=reason)
 
-    async def _upstream_opened(self, owner: str, upstream: Upstream) -> None:
-        await self.service.upstream_opened(owner, upstream)
+    async def _upstream_opened(self, owner: str, endpoint_id: str, upstream: Upstream) -> None:
+        endpoint = self.context.group.endpoints.get(endpoint_id)
+        if endpoint is not None:
+            await self.service.upstream_opened(owner, endpoint, upstream)
 
     def _upstream_message(
         self, owner: str, endpoint_id: str, upstream: Upstream, message: Message

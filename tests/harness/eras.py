@@ -359,7 +359,8 @@ def _command(name: str, journal: Path) -> list[str]:
 class TwoEras:
     """A gateway with a member of each of the kinds, and what the members wrote down.
 
-    `fields` are more fields of all members, `http` of their `http`, `spec` those of the group.
+    `fields` are more fields of all members, `http` and `stdio` of what is in them under that
+    name, `spec` those of the group.
     """
 
     def __init__(
@@ -369,6 +370,7 @@ class TwoEras:
         *,
         fields: dict[str, Any] | None = None,
         http: dict[str, Any] | None = None,
+        stdio: dict[str, Any] | None = None,
         **spec: Any,
     ) -> None:
         self.kinds = tuple(kinds)
@@ -377,6 +379,7 @@ class TwoEras:
         self._directory = directory
         self._fields = fields or {}
         self._http = http or {}
+        self._stdio = stdio or {}
         self._spec = spec
         self._stack = contextlib.AsyncExitStack()
 
@@ -393,6 +396,7 @@ class TwoEras:
                     member["http"].update(self._http)
                 else:
                     member = stdio(name, _command(name, self._journal(name)), **fields)
+                    member["stdio"].update(self._stdio)
                 members.append(member)
             self.gateway = await stack.enter_async_context(Gateway(members=members, **self._spec))
             await self.gateway.all_ready()

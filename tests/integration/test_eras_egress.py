@@ -127,6 +127,45 @@ async def test_the_trace_and_what_clients_put_into_meta_go_on(tmp_path: Path) ->
         await group.in_each_pair(check)
 
 
+async def test_members_of_a_session_hear_of_changed_roots(tmp_path: Path) -> None:
+    changed = "notifications/roots/list_changed"
+    async with (
+        TwoEras(tmp_path) as group,
+        group.client("legacy", {"roots": {"listChanged": True}}) as client,
+        group.client("legacy") as other,
+    ):
+        for each in (client, other):
+            for member in KINDS:
+                await each.text(member, "count")
+        await client.notify(changed)
+        for member in ("lown", "lhttp"):
+            told = await group.until_noted(member, method=changed)
+            session = group.noted(member, method="tools/call")[0]
+            assert [(e["session"], e["pid"]) for e in told] == [
+                (session["session"], session["pid"])
+            ]
+        for member in ("lall", "mown", "mall", "mhttp"):
+            assert not group.noted(member, method=changed), member
+
+
+async def test_what_a_member_asked_of_one_tenant_no_other_can_answer(tmp_path: Path) -> None:
+    members = ["lown", "mhttp"]
+    async with (
+        TwoEras(tmp_path, members, tenant={"header": "X-Tenant"}) as group,
+        group.client("modern", ASKS) as client,
+    ):
+        for member in members:
+            headers = {"X-Tenant": "a"}
+            asked = (await client.call(member, "ask", headers=headers).answer())["result"]
+            responses = {key: {"action": "accept"} for key in asked["inputRequests"]}
+            more = {"inputResponses": responses, "requestState": asked["requestState"]}
+            for other in ({"X-Tenant": "b"}, {}):
+                answer = await client.call(member, "ask", more=more, headers=other).answer()
+                assert answer["error"]["code"] == -32602, answer
+            answer = await client.call(member, "ask", more=more, headers=headers).answer()
+            assert answer["result"]["resultType"] == "complete", answer
+
+
 async def test_a_session_of_one_tenant_serves_no_other(tmp_path: Path) -> None:
     members = ["lown", "lhttp", "mown"]
     async with TwoEras(tmp_path, members, tenant={"header": "X-Tenant"}) as group:

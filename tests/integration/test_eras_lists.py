@@ -137,3 +137,17 @@ async def test_a_tool_for_clients_that_can_be_asked_is_theirs_alone(tmp_path: Pa
                 assert await with_askers(modern_asker) == set(own)
                 assert await with_askers(modern) == set()
                 assert await with_askers(sampler) == set()
+
+
+async def test_what_a_session_saw_alone_ends_with_its_process(tmp_path: Path) -> None:
+    async with (
+        TwoEras(tmp_path, ["lown"]) as group,
+        group.client("legacy", listening=True) as session,
+    ):
+        await session.text("lown", "change", {"alone": True})
+        await session.heard.first(CHANGED)
+        assert "lown_own_0" in await session.tools()
+        assert "error" in await session.call("lown", "die").answer()
+        assert (await session.text("lown", "count"))["count"] == 1
+        await session.heard.first(CHANGED, 2)
+        assert "lown_own_0" not in await session.tools()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.harness.eras import ERAS, KINDS, LegacyClient, Stream, TwoEras
+from tests.harness.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,6 +150,47 @@ async def test_an_error_of_the_client_ends_the_call_of_a_modern_member(tmp_path:
                 question = (await asked(client, call, number=1))[-1]
                 assert await client.post(id=question["id"], error=fault) == 202
                 assert _answers(await call.answer()) == [{"action": "cancel"}]
+
+
+async def withdrawn(client: LegacyClient, call: Stream, question: dict[str, Any]) -> None:
+    """Wait until the client is told that nobody wants an answer any more."""
+
+    def told() -> list[Any]:
+        streams = (call, client.heard)
+        return [e["params"]["requestId"] for s in streams for e in s.of(CANCELLED)]
+
+    await until(lambda: told() == [question["id"]], what="the question was not withdrawn")
+
+
+@pytest.mark.parametrize("listening", [True, False])
+async def test_a_question_that_nobody_answers_is_withdrawn(tmp_path: Path, listening: bool) -> None:
+    async with TwoEras(tmp_path, OWN, limits={"inputSeconds": 1}) as group:
+        for member in OWN:
+            async with group.client("legacy", ASKS, listening=listening) as client:
+                call = client.call(member, "ask")
+                [question] = await asked(client, call)
+                assert _answers(await call.answer()) == [{"action": "cancel"}]
+                await withdrawn(client, call, question)
+
+
+async def test_a_question_ends_with_the_call_and_with_its_member(tmp_path: Path) -> None:
+    async with TwoEras(tmp_path, OWN) as group:
+        for member in OWN:
+            arguments = {"params": {"message": member}}  # which no two members die of
+            async with group.client("legacy", ASKS, listening=True) as client:
+                call = client.call(member, "ask", arguments)
+                [question] = await asked(client, call)
+                await client.cancel(call)
+                await call.finished()
+                await withdrawn(client, call, question)
+            async with group.client("legacy", ASKS, listening=True) as client:
+                call = client.call(member, "ask", arguments)
+                [question] = await asked(client, call)
+                if KINDS[member].modern:
+                    continue  # it does not run while the client is asked
+                await group.kill(member)
+                assert (await call.answer())["error"]["code"] == -31003
+                await withdrawn(client, call, question)
 
 
 async def test_what_a_client_does_not_declare_it_is_not_asked(tmp_path: Path) -> None:

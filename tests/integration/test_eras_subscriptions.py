@@ -156,3 +156,26 @@ async def test_a_member_that_comes_back_is_followed_again_and_that_is_told_once(
         told = await stream.first(UPDATED, 2)
         assert told["params"]["uri"] == uri
         await session.heard.first(UPDATED, 2)
+
+
+@pytest.mark.parametrize("member", ["lown", "lall", "mall"])
+async def test_nothing_that_is_followed_is_idle(tmp_path: Path, member: str) -> None:
+    uri = uri_of(member)
+    async with (
+        TwoEras(tmp_path, [member], sessions={"idleSeconds": 1}, stdio={"idleSeconds": 1}) as group,
+        group.client("legacy", listening=True) as session,
+        group.client("modern") as modern,
+    ):
+        await session.ask("resources/subscribe", {"uri": uri})
+        stream = await modern.listen(resourceSubscriptions=[uri])
+        pids = group.pids(member)
+        await asyncio.sleep(5)
+        assert group.pids(member) == pids
+        group.touch(member)
+        for heard in (session.heard, stream):
+            await heard.first(UPDATED)
+            assert len(heard.of(UPDATED)) == 1
+        # Nobody follows it any more: it may go.
+        await session.ask("resources/unsubscribe", {"uri": uri})
+        await stream.leave()
+        await until(lambda: not group.pids(member), 15)

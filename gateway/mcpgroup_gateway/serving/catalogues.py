@@ -141,6 +141,19 @@ class Catalogues:
         if had_own or (capabilities, member) not in self._outdated:  # else everybody was told
             self._tell_difference(old, self._merged_as(audience), audience)
 
+    def forget_overlay(self, session_id: str, member: str) -> None:
+        """A session sees of a member what others see."""
+        capabilities, own = self._overlays.get(session_id, (b"", {}))
+        if member not in own:
+            return
+        audience = Audience(capabilities, session_id)
+        old = self._merged_as(audience)
+        del own[member]
+        if not own:
+            del self._overlays[session_id]
+        self._merged_for.pop(audience, None)
+        self._tell_difference(old, self._merged_as(audience), audience)
+
     def _with_own(self, member: str) -> frozenset[str]:
         """The sessions that see lists of their own of this member."""
         return frozenset(

@@ -97,7 +97,9 @@ class Questions:
         number = next(self._ids)
         request = encode_request(number, method, params)
         question = Question(number, session, request, done, upstream, raw_id)
-        question.expire_after(self._seconds(), lambda: self.end(question))
+        question.expire_after(
+            self._seconds(), lambda: self.end(question, "nobody answered in time")
+        )
         questions[question.id] = question
         return question
 
@@ -109,27 +111,26 @@ class Questions:
         self._finish(question, response)
         return True
 
-    def end(self, question: Question) -> None:
-        """Nobody will answer it; does nothing when it has ended."""
-        if self._open.get(question.session.id, {}).get(question.id) is question:
-            self._finish(question, None)
+    def end(self, question: Question, reason: str | None = None) -> None:
+        """Nobody waits for its answer any more, which the client is told; does nothing when it has
+        ended."""
+        if self._open.get(question.session.id, {}).get(question.id) is not question:
+            return
+        self._finish(question, None)
+        params: dict[str, object] = {"requestId": int(question.id)}
+        if reason is not None:
+            params["reason"] = reason
+        question.session.push_request(
+            encode_notification("notifications/cancelled", encode_json(params))
+        )
 
-    def taken_back(self, upstream: Upstream, raw_id: bytes, reason: str | None) -> bytes | None:
-        """The member does not want the answer any more.
-
-        What tells the client so, for its session; None when no such question is open.
-        """
+    def taken_back(self, upstream: Upstream, raw_id: bytes, reason: str | None) -> None:
+        """The member does not want the answer any more."""
         for questions in self._open.values():
             for question in questions.values():
                 if question.upstream is upstream and question.raw_id == raw_id:
-                    self._finish(question, None)
-                    params: dict[str, object] = {"requestId": int(question.id)}
-                    if reason is not None:
-                        params["reason"] = reason
-                    message = encode_notification("notifications/cancelled", encode_json(params))
-                    question.session.push(message)
-                    return message
-        return None
+                    self.end(question, reason)
+                    return
 
     def session_ended(self, session: Session) -> None:
         for question in tuple(self._open.get(session.id, {}).values()):

@@ -203,7 +203,7 @@ class Roster:
             self.service.control_opened(control, shared=shared)
 
     def idle_since(self, endpoint: Endpoint) -> float | None:
-        if endpoint.in_flight:
+        if endpoint.in_flight or self.context.subscriptions.is_followed(endpoint.id):
             self._last_call[endpoint.id] = self.context.clock()
             return None
         used = self.context.upstreams.last_used(endpoint.id)

@@ -284,8 +284,10 @@ class GroupService:
 
     # -- what upstream sessions tell -----------------------------------------------------
 
-    async def upstream_opened(self, owner: str, upstream: Upstream) -> None:
-        """A new upstream session of a caller gets the level that its client asked for."""
+    async def upstream_opened(self, owner: str, endpoint: Endpoint, upstream: Upstream) -> None:
+        """A new upstream session of a caller gets the level that its client asked for, and knows
+        nothing of the lists that the one before it showed."""
+        self.context.catalogues.forget_overlay(owner, endpoint.member)
         session = self._sessions.get(owner)
         if session is not None and not session.closed and session.log_level is not None:
             await tell_level(upstream, session.log_level)

@@ -181,6 +181,22 @@ class Subscriptions:
         """The URIs that a control session must follow, sorted."""
         return self._places.uris(control)
 
+    def held(self) -> set[Upstream]:
+        """The sessions in which something is followed."""
+        return {
+            subscription.upstream
+            for followed in self._of.values()
+            for subscription in followed.values()
+            if subscription.upstream is not None
+        }
+
+    def is_followed(self, endpoint_id: str) -> bool:
+        return any(
+            subscription.endpoint_id == endpoint_id
+            for followed in self._of.values()
+            for subscription in followed.values()
+        )
+
     def look_again(self) -> None:
         """A session was lost or opened, or a member moved."""
         if self._of:

@@ -19,7 +19,7 @@ from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.session_waiters import SessionWaiters
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Set
 
     from mcpgroup_gateway.members.upstream import ClientIdentity, Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
@@ -60,7 +60,7 @@ class UpstreamSessions:
         *,
         maximum: int,
         idle_seconds: float,
-        opened: Callable[[str, Upstream], Awaitable[None]],
+        opened: Callable[[str, str, Upstream], Awaitable[None]],
         message: Callable[[str, str, Upstream, Message], None],
         lost: Callable[[str, MemberFailure], None],
         requested: Callable[[str, str, Upstream, Message], None],
@@ -159,14 +159,15 @@ class UpstreamSessions:
             self._drop(endpoint_id, owner)
         self._slots.pop(endpoint_id, None)
 
-    def expire(self) -> None:
-        """Close what was idle for `idle_seconds`. Called from time to time by the owner."""
+    def expire(self, held: Set[Upstream] = frozenset()) -> None:
+        """Close what was idle for `idle_seconds`, but for the sessions in `held`, which are
+        listened to. Called from time to time by the owner."""
         now = asyncio.get_running_loop().time()
         for endpoint_id, slots in self._slots.items():
             for owner, slot in tuple(slots.items()):
                 if now - slot.last_used < self.idle_seconds:
                     break
-                if slot.is_idle:
+                if slot.is_idle and slot.upstream not in held:
                     self._drop(endpoint_id, owner)
 
     async def close(self) -> None:
@@ -213,7 +214,7 @@ class UpstreamSessions:
             )
             opened.append(upstream)
             slot.upstream = upstream
-            await self._opened(owner, upstream)
+            await self._opened(owner, endpoint_id, upstream)
         except MemberFailure as failure:
             self._not_opened(owner, endpoint_id, slot, failure)
         except Exception:  # noqa: BLE001 - logged; nobody may wait for what will not come
