@@ -1,7 +1,6 @@
 """The real servers, each kind as a member of a group and without one, and what can be asked of it.
 
-async with kind.opened(folder) as (member, target):
-    …  # `member` for a manifest, `target` for the official client
+`kind.opened(folder)` gives a member for a manifest, and the same server to be spoken to directly.
 """
 
 from __future__ import annotations
@@ -28,14 +27,26 @@ from tests.harness.members import (
     stdio,
     time_server,
 )
-from tests.harness.transcript import Complete, Prompt, Read, Tool
+from tests.harness.steps import (
+    OF_ASKING_SERVER,
+    OF_EVERYTHING_ASKING,
+    asking_server_steps,
+    everything_steps,
+    fetch_steps,
+    file_steps,
+    git_steps,
+    memory_steps,
+    thoughts,
+    time_steps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from tests.harness.members import HttpMember
-    from tests.harness.transcript import Step, Target
+    from tests.harness.steps import Step
+    from tests.harness.transcript import Target
 
 _ENV = {
     "GIT_AUTHOR_DATE": "2026-01-02T03:04:05 +0000",
@@ -127,34 +138,6 @@ class Straight:
         return [*(word for option in env for word in option), *self.words]
 
 
-# -- time, fetch
-
-
-def _time_steps(folder: Path) -> list[Step]:
-    zones = {"source_timezone": "Europe/Zurich", "target_timezone": "Asia/Kathmandu"}
-    return [
-        Tool("get_current_time", {"timezone": "UTC"}),
-        Tool("get_current_time", {"timezone": "No/Where"}),
-        Tool("get_current_time"),
-        Tool("convert_time", {**zones, "time": "12:00"}),
-        Tool("convert_time", {**zones, "time": "25:99"}),
-        Tool("convert_time", {**zones, "time": 12}),
-    ]
-
-
-def _fetch_steps(folder: Path) -> list[Step]:
-    return [
-        Tool("fetch", {"url": "http://127.0.0.1:9/"}),
-        Tool("fetch", {"url": "no address"}),
-        Tool("fetch"),
-        Prompt("fetch", {"url": "http://127.0.0.1:9/"}),
-        Prompt("fetch"),
-    ]
-
-
-# -- git
-
-
 def _prepare_git(folder: Path) -> None:
     _empty(folder)
     (folder / "README").write_text("hello\n")
@@ -165,195 +148,11 @@ def _prepare_git(folder: Path) -> None:
     (folder / "new").write_text("new\n")
 
 
-def _git_steps(folder: Path) -> list[Step]:
-    def git(name: str, **arguments: Any) -> Tool:
-        return Tool(f"git_{name}", {"repo_path": str(folder), **arguments})
-
-    return [
-        git("status"),
-        git("diff_unstaged"),
-        git("commit", message="nothing is staged"),
-        git("add", files=["README", "new"]),
-        git("diff_staged", context_lines=0),
-        git("reset"),
-        git("add", files=["README"]),
-        git("commit", message="second"),
-        git("log", max_count=5),
-        git("show", revision="HEAD"),
-        git("show", revision="nothing"),
-        git("create_branch", branch_name="other"),
-        git("create_branch", branch_name="other"),
-        git("checkout", branch_name="other"),
-        git("branch", branch_type="all"),
-        git("branch", branch_type="unknown"),
-        git("diff", target="HEAD~1"),
-        git("diff", target="--output=/tmp/x"),
-        Tool("git_status", {"repo_path": "/no/such"}),
-        Tool("git_add", {"repo_path": str(folder), "files": []}),
-        Tool("git_log"),
-    ]
-
-
-# -- everything
-
-_TEXT = "demo://resource/dynamic/text/{resourceId}"
-_BLOB = "demo://resource/dynamic/blob/{resourceId}"
-
-
-def _everything_steps(folder: Path) -> list[Step]:
-    return [
-        Tool("echo", {"message": "café 😀 \u0000 \\/"}),
-        Tool("echo"),
-        Tool("get-sum", {"a": 1e2, "b": -0.5}),
-        Tool("get-sum", {"a": "no number"}),
-        Tool("get-tiny-image"),
-        Tool("get-env", only=r'"PATH": ".*?"'),
-        *(
-            Tool("get-structured-content", {"location": location})
-            for location in ("New York", "Chicago", "Los Angeles", "Nowhere")
-        ),
-        Tool("get-annotated-message", {"messageType": "error", "includeImage": True}),
-        Tool("get-annotated-message", {"messageType": "debug"}),
-        Tool("get-resource-links", {"count": 3}),
-        Tool("get-resource-links", {"count": 11}),
-        Tool("get-resource-reference", {"resourceType": "Text", "resourceId": 2}),
-        Tool("get-resource-reference", {"resourceType": "Blob", "resourceId": 3}),
-        Tool("get-resource-reference", {"resourceType": "Text", "resourceId": -1}),
-        Tool("trigger-long-running-operation", {"duration": 0.2, "steps": 4}, progress=4),
-        Tool("gzip-file-as-resource", {"name": "a", "data": _DATA, "outputType": "resource"}),
-        Tool("gzip-file-as-resource", {"name": "b", "data": _DATA}),
-        Tool("gzip-file-as-resource", {"name": "c", "data": "ftp://example.com"}),
-        Read("demo://resource/session/b"),
-        Tool("toggle-simulated-logging"),
-        Tool("toggle-simulated-logging"),
-        Tool("toggle-subscriber-updates"),
-        Tool("toggle-subscriber-updates"),
-        Prompt("simple-prompt"),
-        Prompt("args-prompt", {"city": "Zürich", "state": "\u0000"}),
-        Prompt("args-prompt"),
-        Prompt("completable-prompt", {"department": "Sales", "name": "Eve"}),
-        Prompt("resource-prompt", {"resourceType": "Text", "resourceId": "2"}),
-        Prompt("resource-prompt", {"resourceType": "Blob", "resourceId": "3"}),
-        Prompt("resource-prompt", {"resourceType": "Nothing", "resourceId": "3"}),
-        Read(_TEXT.format(resourceId=7)),
-        Read(_BLOB.format(resourceId=8)),
-        Read(_TEXT.format(resourceId="x")),
-        Read("demo://resource/nothing"),
-        Complete("prompt", "completable-prompt", "department", "S"),
-        Complete("prompt", "completable-prompt", "name", "", {"department": "Sales"}),
-        Complete("prompt", "completable-prompt", "name", ""),
-        Complete("prompt", "resource-prompt", "resourceType", "T"),
-        Complete("prompt", "resource-prompt", "resourceId", "4"),
-        Complete("resource", _TEXT, "resourceId", "7"),
-        Complete("resource", _BLOB, "resourceId", "x"),
-    ]
-
-
-_DATA = "data:text/plain;base64,aGVsbG8K"
-_PAGE = {"url": "https://example.com/", "elicitationId": "e1"}
-_EVERYTHING_ASKING = (
-    Tool("get-roots-list"),
-    Tool("trigger-elicitation-request"),
-    Tool("trigger-sampling-request", {"prompt": "well?", "maxTokens": 5}),
-    Tool("trigger-sampling-request"),
-    Tool("trigger-url-elicitation", _PAGE),
-    Tool("trigger-url-elicitation", {"url": "no address"}),
-)
-
-
-# -- filesystem
-
-
 def _prepare_files(folder: Path) -> None:
     _empty(folder)
     (folder / "naïve 😀.txt").write_text("one\ntwo\nthree\n")
     (folder / "inner").mkdir()
     (folder / "inner" / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-
-
-def _file_steps(folder: Path) -> list[Step]:
-    text, image = str(folder / "naïve 😀.txt"), str(folder / "inner" / "dot.png")
-    new, moved = str(folder / "new.txt"), str(folder / "made" / "moved.txt")
-    edit = {"path": text, "edits": [{"oldText": "two", "newText": "zwei"}]}
-    return [
-        Tool("list_allowed_directories"),
-        Tool("list_directory", {"path": str(folder)}),
-        Tool("list_directory_with_sizes", {"path": str(folder), "sortBy": "size"}),
-        Tool("directory_tree", {"path": str(folder)}),
-        Tool("search_files", {"path": str(folder), "pattern": "**/*.png"}),
-        Tool("read_file", {"path": text}),
-        Tool("read_text_file", {"path": text, "head": 1}),
-        Tool("read_text_file", {"path": text, "head": 1, "tail": 1}),
-        Tool("read_text_file", {"path": "/etc/passwd"}),
-        Tool("read_media_file", {"path": image}),
-        Tool("read_multiple_files", {"paths": [text, "/etc/passwd"]}),
-        Tool("write_file", {"path": new, "content": "new\n"}),
-        Tool("edit_file", {**edit, "dryRun": True}),
-        Tool("edit_file", edit),
-        Tool("edit_file", edit),
-        Tool("create_directory", {"path": str(folder / "made")}),
-        Tool("move_file", {"source": new, "destination": moved}),
-        Tool("move_file", {"source": new, "destination": moved}),
-        Tool("get_file_info", {"path": moved}),
-        Tool("get_file_info"),
-    ]
-
-
-# -- memory, sequential thinking
-
-
-def _memory_steps(folder: Path) -> list[Step]:
-    ann = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
-    bob = {"name": "Bob", "entityType": "person", "observations": []}
-    knows = {"from": "Ann", "to": "Bob", "relationType": "knows"}
-    return [
-        Tool("create_entities", {"entities": [ann, bob]}),
-        Tool("create_relations", {"relations": [knows]}),
-        Tool("add_observations", {"observations": [{"entityName": "Bob", "contents": ["Zürich"]}]}),
-        Tool("add_observations", {"observations": [{"entityName": "Eve", "contents": ["x"]}]}),
-        Tool("read_graph"),
-        Tool("search_nodes", {"query": "tea"}),
-        Tool("open_nodes", {"names": ["Bob"]}),
-        Tool("delete_relations", {"relations": [knows]}),
-        Tool(
-            "delete_observations",
-            {"deletions": [{"entityName": "Ann", "observations": ["likes tea"]}]},
-        ),
-        Tool("delete_entities", {"entityNames": ["Ann"]}),
-        Tool("read_graph"),
-        Tool("open_nodes"),
-    ]
-
-
-def _thoughts(folder: Path) -> list[Step]:
-    thought = {"thought": "hm", "thoughtNumber": 1, "totalThoughts": 2, "nextThoughtNeeded": True}
-    return [
-        Tool("sequentialthinking", thought),
-        Tool("sequentialthinking", {**thought, "thoughtNumber": 0}),
-        Tool("sequentialthinking"),
-    ]
-
-
-# -- the asking server
-
-
-def _asking_steps(folder: Path) -> list[Step]:
-    return [
-        Tool("quick"),
-        Tool("log", logs=3, progress=3),
-        Tool("ask", {"question": "well?"}),
-        Tool("ask"),
-        Tool("ask_twice"),
-        Tool("sample", {"text": "it"}),
-        Tool("roots"),
-    ]
-
-
-#: What a member is told that asks live where the client cannot be asked is the gateway's word.
-_ASKING_ASKED = (
-    Tool("ask_live", {"question": "live?"}),
-    Tool("ask_then_log", logs=3, progress=3),
-)
 
 
 def _empty(folder: Path) -> None:
@@ -364,16 +163,16 @@ def _empty(folder: Path) -> None:
 _PER_SESSION = {"isolation": "PerSession"}
 
 KINDS = (
-    Kind("time", _time_steps, spec=lambda _: time_server(), modern=True),
+    Kind("time", time_steps, spec=lambda _: time_server(), modern=True),
     Kind(
         "fetch",
-        _fetch_steps,
+        fetch_steps,
         spec=lambda _: stdio("fetch", [sys.executable, "-m", "mcp_server_fetch"]),
         modern=True,
     ),
     Kind(
         "git",
-        _git_steps,
+        git_steps,
         spec=lambda folder: git_server(
             folder, env=[{"name": name, "value": value} for name, value in _ENV.items()]
         ),
@@ -382,42 +181,42 @@ KINDS = (
     ),
     Kind(
         "everything",
-        _everything_steps,
+        everything_steps,
         spec=lambda _: everything(),
         fields=_PER_SESSION,
-        asking_steps=_EVERYTHING_ASKING,
+        asking_steps=OF_EVERYTHING_ASKING,
     ),
     Kind(
         "everything-http",
-        _everything_steps,
+        everything_steps,
         server=EverythingHttp,
         fields=_PER_SESSION,
-        asking_steps=_EVERYTHING_ASKING,
+        asking_steps=OF_EVERYTHING_ASKING,
     ),
     Kind(
         "everything-sse",
-        _everything_steps,
+        everything_steps,
         server=EverythingSse,
         fields={**_PER_SESSION, "transport": "Sse"},
-        asking_steps=_EVERYTHING_ASKING,
+        asking_steps=OF_EVERYTHING_ASKING,
     ),
-    Kind("filesystem", _file_steps, spec=filesystem, prepare=_prepare_files, fields=_PER_SESSION),
-    Kind("memory", _memory_steps, spec=lambda folder: memory(folder / "graph"), prepare=_empty),
-    Kind("thinking", _thoughts, spec=lambda _: sequential_thinking()),
+    Kind("filesystem", file_steps, spec=filesystem, prepare=_prepare_files, fields=_PER_SESSION),
+    Kind("memory", memory_steps, spec=lambda folder: memory(folder / "graph"), prepare=_empty),
+    Kind("thinking", thoughts, spec=lambda _: sequential_thinking()),
     Kind(
         "asking",
-        _asking_steps,
+        asking_server_steps,
         spec=lambda _: asking(),
         fields=_PER_SESSION,
-        asking_steps=_ASKING_ASKED,
+        asking_steps=OF_ASKING_SERVER,
         modern=True,
     ),
     Kind(
         "asking-http",
-        _asking_steps,
+        asking_server_steps,
         server=AskingHttp,
         fields=_PER_SESSION,
-        asking_steps=_ASKING_ASKED,
+        asking_steps=OF_ASKING_SERVER,
         modern=True,
     ),
 )

@@ -16,11 +16,12 @@ import json
 import re
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import mcp
 import mcp_types as types
 from tests.harness.processes import until
+from tests.harness.steps import Complete, Prompt, Read, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mcp.client import Transport
     from mcp.client.context import ClientRequestContext
     from pydantic import BaseModel
+    from tests.harness.steps import Step
 
     Target = str | mcp.StdioServerParameters | Transport
 
@@ -43,45 +45,6 @@ _MASKS = (
     (r"(?<=thoughtHistoryLength\": )\d+", "<n>"),
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<id>"),
 )
-
-
-@dataclass(frozen=True)
-class Tool:
-    """Call a tool; so many messages and steps of progress come with it.
-
-    With `only`, a pattern, nothing is compared but what it finds in the result.
-    """
-
-    name: str
-    arguments: dict[str, Any] = field(default_factory=dict)
-    logs: int = 0
-    progress: int = 0
-    only: str = ""
-
-
-@dataclass(frozen=True)
-class Prompt:
-    name: str
-    arguments: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Read:
-    uri: str
-
-
-@dataclass(frozen=True)
-class Complete:
-    """Complete `argument` of a prompt or a template; `others` are the arguments known already."""
-
-    of: Literal["prompt", "resource"]
-    name: str
-    argument: str
-    value: str
-    others: dict[str, str] | None = None
-
-
-Step = Tool | Prompt | Read | Complete
 
 
 @dataclass
