@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.harness.eras import ERAS, KINDS, META, MODERN, TwoEras
+from tests.harness.era_clients import META, MODERN
+from tests.harness.eras import ERAS, KINDS, TwoEras
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.eras import KINDS, SUBSCRIPTION, Heard, TwoEras
+from tests.harness.era_clients import SUBSCRIPTION, Heard
+from tests.harness.eras import KINDS, TwoEras
 
 if TYPE_CHECKING:
     from pathlib import Path

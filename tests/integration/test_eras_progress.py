@@ -6,7 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.harness.eras import ERAS, KINDS, LegacyClient, Stream, TwoEras
+from tests.harness.era_clients import LegacyClient, Stream
+from tests.harness.eras import ERAS, KINDS, TwoEras
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,26 @@ async def test_progress_has_the_clients_own_token_and_order(tmp_path: Path) -> N
 
     async with TwoEras(tmp_path) as group:
         await group.in_each_pair(check)
+
+
+async def test_a_client_without_a_session_gets_progress_and_cancels_by_leaving(
+    tmp_path: Path,
+) -> None:
+    async with TwoEras(tmp_path) as group, group.client("legacy", listening=False) as client:
+        client.headers = {}
+        for member in KINDS:
+            call = client.call(member, "progress", {"late": True}, token=9)
+            await call.finished()
+            assert reported(call) == [(9, 1), (9, 2), (9, 3)], member
+            call = client.call(member, "sleep", {"say": True}, token=9)
+            await call.first(PROGRESS)
+            await call.leave()
+            await group.until_noted(member, "stopped")
+            # JSON alone has no room for what comes before an answer.
+            json_only = {"Accept": "application/json"}
+            plain = client.call(member, "progress", token=9, headers=json_only)
+            await plain.answer()
+            assert len(plain.messages) == 1
 
 
 async def test_clients_that_all_use_the_same_ids_and_tokens_never_meet(tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.eras import ERAS, KINDS, LegacyClient, Stream, TwoEras
+from tests.harness.eras import ERAS, KINDS, TwoEras
 from tests.harness.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.harness.era_clients import LegacyClient, Stream
 
 ELICIT = "elicitation/create"
 SAMPLE = "sampling/createMessage"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.eras import KINDS, SUBSCRIPTION, TwoEras
+from tests.harness.era_clients import SUBSCRIPTION
+from tests.harness.eras import KINDS, TwoEras
 from tests.harness.processes import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
 #: Longer than anything on its way takes.
 SETTLED_SECONDS = 0.7
@@ -114,6 +119,24 @@ async def test_what_is_honoured_comes_first_and_names_only_that(tmp_path: Path) 
             },
             "_meta": {SUBSCRIPTION: "mine"},
         }
+
+
+async def test_a_member_that_does_not_answer_holds_nobody_up_for_long(tmp_path: Path) -> None:
+    async with TwoEras(tmp_path, ["lall", "mhttp"]) as group, group.client("modern") as client:
+        uris = [uri_of("lall"), uri_of("lall", "b"), uri_of("mhttp")]
+        [pid] = group.pids("lall")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            stream = client.start(
+                "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}
+            )
+            told = await stream.first(ACKNOWLEDGED, timeout=30)
+            assert time.monotonic() - began < 18
+            honoured = told["params"]["notifications"]["resourceSubscriptions"]
+            assert honoured == [uri_of("mhttp")]
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 async def test_the_end_of_the_gateway_ends_listening_with_a_result(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 #: What a member may take to answer a subscription, and the pause before it is tried again.
 _SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
 #: URIs that one client session may follow.
 _MAX_OF_ONE: Final = 1_000
 #: What may wait to be given up, and so many at once; of what is beyond members tell us in vain.
@@ -82,7 +83,7 @@ class Subscriptions:
             raise Unknown(f"a session may subscribe to {_MAX_OF_ONE} resources")
         subscription = Subscription(follower, uri)
         try:
-            await self._take_up(subscription)
+            await self._take_up(subscription, set())
         except Refused as refused:
             return refused.error
         self._hold(subscription, ended=caller.session.closed)
@@ -115,10 +116,11 @@ class Subscriptions:
     async def follow(self, follower: Follower, uris: list[str]) -> list[str]:
         """Follow URIs for a listening client; those of them that some member can be asked for."""
         followed = []
+        silent: set[str] = set()
         for uri in uris:
             subscription = Subscription(follower, uri)
             try:
-                await self._take_up(subscription)
+                await self._take_up(subscription, silent)
             except (Refused, GatewayError):
                 continue
             self._hold(subscription, ended=False)
@@ -206,8 +208,13 @@ class Subscriptions:
 
     async def run(self) -> None:
         """Until cancelled."""
+        pause: float | None = None
         while True:
-            await self._broken.wait()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._broken.wait()
+            except TimeoutError:
+                pass  # try again what did not go
             self._broken.clear()
             try:
                 await self._give_up_what_was_left()
@@ -216,13 +223,12 @@ class Subscriptions:
                 _log.exception("taking up subscriptions failed")
                 whole = False
             self._context.listeners.look_again()
-            if not whole:
-                await asyncio.sleep(_PAUSE_SECONDS)
-                self._broken.set()
+            pause = None if whole else min(2 * (pause or _PAUSE_SECONDS / 2), _LONGEST_PAUSE)
 
     async def _repair(self) -> bool:
         """Take up what does not hold; False when something of it could not be."""
         whole = True
+        silent: set[str] = set()
         for follower, followed in tuple(self._of.items()):
             for uri, subscription in tuple(followed.items()):
                 if self._holds(subscription) or self._of.get(follower, {}).get(uri) is not (
@@ -230,7 +236,7 @@ class Subscriptions:
                 ):
                     continue
                 try:
-                    await self._take_up(subscription)
+                    await self._take_up(subscription, silent)
                 except (Refused, GatewayError):
                     whole = False
                     continue
@@ -254,8 +260,11 @@ class Subscriptions:
             own is not None and upstream in self._context.upstreams.peek(own.id)
         )
 
-    async def _take_up(self, subscription: Subscription) -> None:
-        """Subscribe at a member that has the resource. Raises `GatewayError` or `Refused`."""
+    async def _take_up(self, subscription: Subscription, silent: set[str]) -> None:
+        """Subscribe at a member that has the resource. Raises `GatewayError` or `Refused`.
+
+        Endpoints in `silent` are passed by; those that give no answer are added to them.
+        """
         context, caller = self._context, subscription.follower.caller
         members, known = context.aiming.followed_at(subscription.uri, caller)
         facts = CallFacts(
@@ -268,12 +277,14 @@ class Subscriptions:
             hash_key=b"",
             route=None if known else RoutePolicy(members=members),
         )
+        facts.tried |= silent
         first: Refused | None = None
+        failed: NoMember | None = None
         while True:
             selection = context.selector.select(facts)
             if isinstance(selection, Refusal):
                 text = "no member can follow this resource now"
-                raise first or NoMember(selection.reason, text, retryable=True)
+                raise first or failed or NoMember(selection.reason, text, retryable=True)
             try:
                 await self._take_up_at(selection.endpoint, subscription, known)
             except Refused as refused:
@@ -281,6 +292,10 @@ class Subscriptions:
                     raise
                 # Nobody lists it: ask the next one, the first refusal is the caller's.
                 first = first or refused
+                facts.tried.add(selection.endpoint.id)
+            except NoMember as fault:
+                failed = fault
+                silent.add(selection.endpoint.id)
                 facts.tried.add(selection.endpoint.id)
             else:
                 return
