@@ -95,7 +95,7 @@ class Tools:
         finally:
             if chatter:
                 asked.notify("notifications/progress", progressToken=token, progress=2)
-                asked.notify("notifications/message", level="emergency", data="still here")
+                asked.notify("notifications/message", level="alert", data=f"{word} still here")
                 self._text(asked, "too late")
 
     async def ask(

@@ -120,7 +120,7 @@ class SseExchange:
         sent = self.sent
         self.fail(failure)
         if sent:
-            self._session.tell_cancelled(self.request_id, failure)
+            self._session.tell_cancelled(self, failure)
 
     def close(self) -> None:
         if self._closed:

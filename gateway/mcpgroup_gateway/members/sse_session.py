@@ -17,6 +17,7 @@ from mcpgroup_gateway.members.cut_answers import answered_id
 from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
 from mcpgroup_gateway.members.http_answers import too_large
 from mcpgroup_gateway.members.lines import LineLog
+from mcpgroup_gateway.members.only_call import CallsInFlight
 from mcpgroup_gateway.members.sse_exchange import SseExchange
 from mcpgroup_gateway.members.sse_posting import Posting
 from mcpgroup_gateway.members.sse_stream import SseStream
@@ -85,7 +86,7 @@ class SseUpstream:
         self._last_id = 0
         self._exchanges: dict[bytes, SseExchange] = {}
         self._by_token: dict[bytes, SseExchange] = {}
-        self._calls: set[SseExchange] = set()
+        self._calls: CallsInFlight[SseExchange] = CallsInFlight(loop.time)
         self._telling: set[asyncio.Task[None]] = set()
         self._stream = SseStream(
             self._posting,
@@ -132,7 +133,7 @@ class SseUpstream:
         if exchange.token:
             self._by_token[exchange.token] = exchange
         if method in CALL_METHODS:
-            self._calls.add(exchange)
+            self._calls.begin(exchange)
         self.in_flight += 1
         return exchange
 
@@ -179,7 +180,7 @@ class SseUpstream:
 
     def forget(self, exchange: SseExchange) -> None:
         del self._exchanges[b"%d" % exchange.request_id]
-        self._calls.discard(exchange)
+        self._calls.end(exchange)
         if exchange.token and self._by_token.get(exchange.token) is exchange:
             del self._by_token[exchange.token]
         self.in_flight -= 1
@@ -191,9 +192,10 @@ class SseUpstream:
             if self.is_open:
                 self._on_lost(failure)
 
-    def tell_cancelled(self, request_id: int, failure: MemberFailure) -> None:
+    def tell_cancelled(self, exchange: SseExchange, failure: MemberFailure) -> None:
         if self.is_open:  # else it is `initialize`, which must not be cancelled
-            params = {"requestId": request_id, "reason": str(failure.failure)}
+            self._calls.give_up(exchange)
+            params = {"requestId": exchange.request_id, "reason": str(failure.failure)}
             self._tell(encode_notification("notifications/cancelled", encode_json(params)))
 
     # The connector calls this.
@@ -269,9 +271,9 @@ class SseUpstream:
         elif self._on_request is None:
             fault = error_object(METHOD_NOT_FOUND, "the client does not support this method")
             self._tell(encode_error(message.raw_id, fault))
-        elif len(self._calls) != 1:
+        elif (call := self._calls.only) is None:
             self._on_request(message)
-        elif not next(iter(self._calls)).deliver(message, size):  # it can only be about this call
+        elif not call.deliver(message, size):  # it can only be about this call
             fault = error_object(INTERNAL_ERROR, "too many requests at once")
             self._tell(encode_error(message.raw_id, fault))
 
@@ -280,8 +282,8 @@ class SseUpstream:
             target = self._by_token.get(_progress_token(message))
             if target is not None:  # else it is late or invented
                 target.deliver(message, size)
-        elif message.method == "notifications/message" and len(self._calls) == 1:
-            next(iter(self._calls)).deliver(message, size)
+        elif message.method == "notifications/message" and (call := self._calls.speaking):
+            call.deliver(message, size)
         elif message.method != "notifications/cancelled" or self._on_request is not None:
             # Without `on_request` everything is answered at once: there is nothing to cancel.
             self._on_notification(message)

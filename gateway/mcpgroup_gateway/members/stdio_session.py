@@ -6,11 +6,13 @@ Source: MCP 2025-11-25, transports (stdio), lifecycle (shutdown), cancellation.
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.lines import encode_line
 from mcpgroup_gateway.members.modern_requests import ModernRequests
+from mcpgroup_gateway.members.only_call import CallsInFlight
 from mcpgroup_gateway.members.process import ChildProcess
 from mcpgroup_gateway.members.stdio_exchange import StdioExchange
 from mcpgroup_gateway.members.stdio_output import StdioOutput
@@ -76,7 +78,7 @@ class StdioUpstream:
         self._last_id = 0
         self._exchanges: dict[bytes, StdioExchange] = {}
         self._by_token: dict[bytes, StdioExchange] = {}
-        self._calls: set[StdioExchange] = set()
+        self._calls: CallsInFlight[StdioExchange] = CallsInFlight(time.monotonic)
         self._listens: dict[bytes, StdioExchange] = {}
         self._modern: ModernRequests | None = None
         self._output = StdioOutput(log, max_line_bytes, self._message, self._spoiled)
@@ -120,7 +122,7 @@ class StdioUpstream:
         if progress_token is not None:
             self._by_token[b"%d" % progress_token] = exchange
         if method in CALL_METHODS:
-            self._calls.add(exchange)
+            self._calls.begin(exchange)
         self._process.write(exchange)
         return exchange
 
@@ -172,6 +174,8 @@ class StdioUpstream:
 
         False when it was answered, failed or forgotten before.
         """
+        if exchange.sent:
+            self._calls.give_up(exchange)
         if not self._drop(exchange):
             return False
         if not exchange.sent:
@@ -191,7 +195,7 @@ class StdioUpstream:
         self.in_flight -= 1
         if exchange.token is not None:
             self._by_token.pop(b"%d" % exchange.token, None)
-        self._calls.discard(exchange)
+        self._calls.end(exchange)
         return True
 
     # -- what the process writes
@@ -218,9 +222,9 @@ class StdioUpstream:
         elif self._on_request is None or self._modern is not None:
             fault = error_object(METHOD_NOT_FOUND, "this client has no such capability")
             self.respond(encode_error(message.raw_id, fault))
-        elif len(self._calls) != 1:
+        elif (call := self._calls.only) is None:
             self._on_request(message)
-        elif not next(iter(self._calls)).deliver(message, size):  # it can only be about this call
+        elif not call.deliver(message, size):  # it can only be about this call
             fault = error_object(INTERNAL_ERROR, "too many requests wait for the client")
             self.respond(encode_error(message.raw_id, fault))
 
@@ -230,8 +234,8 @@ class StdioUpstream:
             exchange = self._by_token.get(bytes(token)) if token is not None else None
             if exchange is not None:
                 exchange.deliver(message, size)
-        elif message.method == "notifications/message" and len(self._calls) == 1:
-            next(iter(self._calls)).deliver(message, size)
+        elif message.method == "notifications/message" and (call := self._calls.speaking):
+            call.deliver(message, size)
         elif message.method == "notifications/cancelled":
             self._cancelled(message)
         elif self._modern is not None and (tag := _subscription(message)):
