@@ -303,7 +303,11 @@ class Replica:
     async def _end_questions(self) -> None:
         while True:
             await asyncio.sleep(1)
-            self.context.questions.end_of_absent(time.monotonic())
+            try:
+                self.context.questions.end_of_absent(time.monotonic())
+                self.context.pending.end_lost()
+            except Exception:  # noqa: BLE001 - logged; the others are still to be ended
+                _log.exception("questions of absent clients could not be ended")
 
     async def _first_readiness(self) -> None:
         """Ready once a member is, or all that start were tried, or after 20 s; for ever then."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, ClientIdentity
+from mcpgroup_gateway.wire.capabilities import MAX_CAPABILITIES_BYTES, MAX_INFO_BYTES
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -160,6 +161,9 @@ def read_request(message: Message, headers: Iterable[tuple[str, str]]) -> Modern
     version = parse_string(meta[_VERSION]) or ""
     check_version(version)
     client = ClientIdentity(bytes(meta[_CAPABILITIES]), _client_info(meta) or GATEWAY_IDENTITY.info)
+    if len(client.capabilities) > MAX_CAPABILITIES_BYTES or len(client.info) > MAX_INFO_BYTES:
+        text = f"clientCapabilities may have {MAX_CAPABILITIES_BYTES} bytes, clientInfo "
+        raise Refused(INVALID_PARAMS, f"{text}{MAX_INFO_BYTES}")
     log_level = _log_level(meta)
     is_tool_call = method == "tools/call"
     return ModernRequest(

@@ -15,6 +15,7 @@ from mcpgroup_gateway.front.replies import Reply
 from mcpgroup_gateway.members.upstream import ClientIdentity
 from mcpgroup_gateway.serving.interface import Caller
 from mcpgroup_gateway.serving.session import Post
+from mcpgroup_gateway.wire.capabilities import MAX_CAPABILITIES_BYTES, MAX_INFO_BYTES
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     MalformedMessage,
@@ -249,8 +250,8 @@ class PostHandler:
             requested = parse_string(params.get("protocolVersion"))
             if requested is None:
                 raise MalformedMessage(INVALID_PARAMS, '"protocolVersion" must be a string')
-            info = _object_member(params, "clientInfo")
-            capabilities = _object_member(params, "capabilities")
+            info = _object_member(params, "clientInfo", MAX_INFO_BYTES)
+            capabilities = _object_member(params, "capabilities", MAX_CAPABILITIES_BYTES)
         except MalformedMessage as fault:
             self._observer.request_answered("initialize", "invalid", 0.0)
             return replies.answer(encode_error(raw_id, error_object(INVALID_PARAMS, fault.text)))
@@ -270,11 +271,13 @@ class PostHandler:
         return Reply(200, encode_result(raw_id, result), session_id=session.id)
 
 
-def _object_member(params: Mapping[str, Raw], name: str) -> bytes:
+def _object_member(params: Mapping[str, Raw], name: str, maximum: int) -> bytes:
     """A member that must be an object when it is there, raw; ``{}`` when it is not."""
     raw = bytes(params.get(name, b""))
     if raw in (b"", b"null"):
         return b"{}"
     if not raw.startswith(b"{"):
         raise MalformedMessage(INVALID_PARAMS, f'"{name}" must be an object')
+    if len(raw) > maximum:
+        raise MalformedMessage(INVALID_PARAMS, f'"{name}" may have {maximum} bytes at most')
     return raw

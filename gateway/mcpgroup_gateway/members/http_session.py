@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
@@ -12,6 +13,8 @@ from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
 from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
 from mcpgroup_gateway.wire.envelope import MalformedMessage, encode_request, parse_object
 from mcpgroup_gateway.wire.protocol import CALL_METHODS
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +98,16 @@ class HttpUpstream(abc.ABC):
     @abc.abstractmethod
     def abandoned(self, exchange: StreamableExchange, failure: MemberFailure) -> None:
         """Tell the member that nobody waits for the answer to a request that it has got."""
+
+    def heard(self, message: Message) -> None:
+        """Pass a notification on that belongs to no exchange.
+
+        A fault in what becomes of it must not end the stream on which it came.
+        """
+        try:
+            self._on_notification(message)
+        except Exception:  # noqa: BLE001 - logged; the messages after it go on
+            _log.exception("a message was not handled: %s", message.method)
 
     def post(self, body: bytes, signal: Signal, *, safe: bool, fields: Fields = ()) -> HttpCall:
         return self.target.post(body, signal, safe=safe, fresh=self.dials, fields=fields)

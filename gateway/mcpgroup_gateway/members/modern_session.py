@@ -121,7 +121,7 @@ class ModernUpstream(HttpUpstream):
                 reason = "the member ended the subscription"
                 exchange.fail(MemberFailure(Failure.RESET, reason, sent=True))
         elif exchange.method != LISTEN and message.method in OF_THE_SESSION:
-            self._on_notification(message)
+            self.heard(message)
         else:
             exchange.push(message)
 

@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.members.http_reach import HttpReach
     from mcpgroup_gateway.wire.sse import Event
 
-#: Cancellations and answers to the member that may be under way at once.
+#: Cancellations and answers to the member that may be under way at once, and their bytes.
 MAX_TELLING: Final = 256
+MAX_TELLING_BYTES: Final = 32 * 1024 * 1024
 #: What closing a session may take (seconds).
 CLOSE_SECONDS: Final = 1.0
 
@@ -88,6 +89,7 @@ class SseUpstream:
         self._by_token: dict[bytes, SseExchange] = {}
         self._calls: CallsInFlight[SseExchange] = CallsInFlight(loop.time)
         self._telling: set[asyncio.Task[None]] = set()
+        self._telling_bytes = 0
         self._stream = SseStream(
             self._posting,
             loop,
@@ -304,6 +306,9 @@ class SseUpstream:
         """Send something that nobody waits for; the session owns the task."""
         if self._closed or self._lost or len(self._telling) >= MAX_TELLING:
             return
+        if self._telling_bytes + len(body) > MAX_TELLING_BYTES:
+            return
+        self._telling_bytes += len(body)
         task = self._loop.create_task(self._deliver_quietly(body))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -313,6 +318,8 @@ class SseUpstream:
             await self._deliver(body)
         except MemberFailure:
             return  # the loss of a session was reported; nothing else matters here
+        finally:
+            self._telling_bytes -= len(body)
 
 
 def _progress_token(message: Message) -> bytes:

@@ -5,12 +5,13 @@ Source: MCP 2025-11-25, transports (stdio), lifecycle (shutdown), cancellation.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.lines import encode_line
+from mcpgroup_gateway.members.lines import LineLog, encode_line
 from mcpgroup_gateway.members.modern_requests import ModernRequests
 from mcpgroup_gateway.members.only_call import CallsInFlight
 from mcpgroup_gateway.members.process import ChildProcess
@@ -81,6 +82,9 @@ class StdioUpstream:
         self._calls: CallsInFlight[StdioExchange] = CallsInFlight(time.monotonic)
         self._listens: dict[bytes, StdioExchange] = {}
         self._modern: ModernRequests | None = None
+        clock = asyncio.get_running_loop().time
+        unread = "standard input is not read"
+        self._unread = LineLog(log, logging.WARNING, unread, clock, per_second=1)
         self._output = StdioOutput(log, max_line_bytes, self._message, self._spoiled)
         self._process = ChildProcess(
             popen,
@@ -144,7 +148,7 @@ class StdioUpstream:
         if self._loss is not None:
             return
         if not self._process.write_control(encode_line(body), _RESPONSE_BYTES):
-            self._log.warning("a response was dropped: standard input is not read")
+            self._unread.write(b"a response was dropped")
 
     def hold_stream(self) -> None:
         """All that the process writes is heard."""
@@ -273,6 +277,7 @@ class StdioUpstream:
 
     def _ended(self, what: str) -> None:
         self._output.end()
+        self._unread.flush()
         self._log.info("process %d %s", self._process.pid, what)
         self._lose(MemberFailure(Failure.EXIT, f"{self._name} {what}", sent=False))
 

@@ -145,11 +145,11 @@ class StreamableUpstream(HttpUpstream):
         elif message.method == "notifications/cancelled":
             # Without `on_request` everything is answered at once: there is nothing to cancel.
             if self._on_request is not None:
-                self._on_notification(message)
+                self.heard(message)
         elif exchange is not None and message.method not in OF_THE_SESSION:
             exchange.push(message)
         else:
-            self._on_notification(message)
+            self.heard(message)
 
     def requested(self, message: Message, exchange: StreamableExchange | None) -> None:
         """Take a request of the member; without a client that could answer only `ping` is due."""

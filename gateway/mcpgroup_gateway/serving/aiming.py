@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.policy import RoutePolicy
 from mcpgroup_gateway.core.selection import CallFacts
+from mcpgroup_gateway.core.templates import MAX_URI_LENGTH
 from mcpgroup_gateway.serving.targets import (
     NO_COMPLETION,
     NOT_HERE,
@@ -232,6 +233,8 @@ class Aiming:
 
         def linked(endpoint: Endpoint, uris: list[str]) -> None:
             for uri in uris[:_LINKS_A_SESSION]:
+                if len(uri) > MAX_URI_LENGTH:
+                    continue
                 self._links[(session_id, uri)] = endpoint.member
                 self._links.move_to_end((session_id, uri))
             while len(self._links) > 10 * _LINKS_A_SESSION:

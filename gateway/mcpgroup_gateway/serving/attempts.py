@@ -67,6 +67,7 @@ class Attempt:
         "endpoint",
         "parked",
         "record",
+        "settings",
         "upstream",
         "upstream_seconds",
     )
@@ -75,6 +76,8 @@ class Attempt:
         self.call = call
         self.endpoint = endpoint
         self.record = record
+        #: As they were when it began: the member may be removed before it ends.
+        self.settings = call.context.member(endpoint)
         self.upstream: Upstream | None = None
         self.upstream_seconds = 0.0
         #: The member asked the client: from then on nobody else can go on with the call.
@@ -86,7 +89,7 @@ class Attempt:
         self._exchange: Exchange | None = None
         self._inputs: Inputs | None = None
         self._questions: list[Question] = []
-        self._waiter: asyncio.Future[Upstream] | None = None
+        self._waiter: asyncio.Future[Upstream] | asyncio.Future[None] | None = None
         self._aborted: MemberFailure | None = None
 
     @property
@@ -95,24 +98,25 @@ class Attempt:
 
     def abort(self, failure: MemberFailure) -> None:
         """End the attempt with `failure`; the member is told when it has the request."""
+        if self.parked:  # nobody waits for it who could notice
+            self.call.context.pending.drop(self, failure.reason)
+            return
+        self._aborted = failure
+        failure.sent = self._inputs is not None or self.sent
         if self._inputs is not None:
-            failure.sent = True
             self._inputs.fail(failure)
         elif self._exchange is not None:
-            failure.sent = self._exchange.sent
             self._exchange.abort(failure)
-        else:
-            failure.sent = False
-            self._aborted = failure
-            if self._waiter is not None and not self._waiter.done():
-                self._waiter.set_exception(failure)
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(failure)
 
     async def run(self) -> Message:
         """The response; `parked` is not empty when it asks for input. Raises `MemberFailure`."""
         call = self.call
+        self._exchange = None  # of a run that ended with its session
         upstream = await self._open()
         if call.caller.modern:
-            await call.context.log_levels.raise_for(upstream, call.caller.log_level)
+            await self._raise_level(upstream)
         params = call.params
         if call.input_params and upstream.handshake.modern:
             params = call.input_params
@@ -122,6 +126,7 @@ class Attempt:
             asks = self._asks(upstream, response)
             if asks is None or call.caller.modern:
                 return response
+            self._check_aborted()  # it came too late for the exchange
             answer = await self._ask_for(asks)
             if isinstance(answer, Message):
                 return answer
@@ -147,6 +152,10 @@ class Attempt:
         deadline.resume()
         self.record.waited += deadline.paused_seconds - paused
         return await self._pull()
+
+    @property
+    def parked_bytes(self) -> int:
+        return sum(len(request.params) for request in self.parked.values())
 
     def abandon(self, reason: str) -> None:
         """End a parked attempt that nobody comes back for."""
@@ -186,18 +195,31 @@ class Attempt:
         claim = self._claim = call.context.claim(self.endpoint, call.caller)
         upstream = claim.upstream
         if isinstance(upstream, asyncio.Future):
-            seconds = call.context.member(self.endpoint).startup_timeout
-            upstream = await self._acquire(upstream, seconds)
+            upstream = await self._acquire(upstream, self.settings.startup_timeout)
         self.upstream = upstream
-        if self._aborted is not None:
-            raise self._aborted
+        self._check_aborted()
         call.check_not_refused(self.endpoint)
         return upstream
+
+    def _check_aborted(self) -> None:
+        if self._aborted is not None:
+            raise self._aborted
+
+    async def _raise_level(self, upstream: Upstream) -> None:
+        call = self.call
+        raised = self._waiter = call.context.log_levels.raise_for(upstream, call.caller.log_level)
+        if raised is None:
+            return
+        try:
+            await raised
+        finally:
+            raised.cancel()
+            self._waiter = None
 
     def _release(self) -> None:
         claim, self._claim = self._claim, None
         if claim is not None:
-            self.call.context.release(self.endpoint, claim)
+            self.call.context.release(claim)
 
     async def _acquire(self, waiter: asyncio.Future[Upstream], seconds: float) -> Upstream:
         """Wait for a session that is being opened; the opening has its own deadline too."""
@@ -218,14 +240,14 @@ class Attempt:
 
     def _begin(self, upstream: Upstream, params: bytes) -> None:
         call = self.call
-        member = call.context.member(self.endpoint)
+        member = self.settings
         token = None if call.relay.token is None else next(_tokens)
         exchange = self._exchange = upstream.request(
             call.method,
             params if token is None else with_progress_token(params, token),
             progress_token=token,
             safe=call.is_safe_on(self.endpoint),
-            forwarded=call.context.forwarded(self.endpoint, call, upstream),
+            forwarded=call.context.forwarded(self.endpoint, call, upstream, member),
         )
         now = asyncio.get_running_loop().time()
         self._deadline = Deadline(

@@ -194,6 +194,7 @@ class ServedCall:
 
     async def _serve(self) -> Message:
         context = self.context
+        self._interruption.check()
         target = self.target = await self._find_target()
         if target.result is not None:
             return own_result(self, target.result)
@@ -382,7 +383,7 @@ class ServedCall:
 
     def _after(self, target: Target, attempt: Attempt, failure: MemberFailure) -> Move:
         context, record, endpoint = self.context, attempt.record, attempt.endpoint
-        shared = context.member(endpoint).shared
+        shared = attempt.settings.shared
         context.group.attempt_failed(
             record,
             failure.failure,

@@ -136,7 +136,8 @@ class Catalogues:
         if own:
             self._overlays[session_id] = (capabilities, own)
         while len(self._overlays) > _MAX_OVERLAYS:
-            self._overlays.popitem(last=False)
+            forgotten, (its_capabilities, _) = self._overlays.popitem(last=False)
+            self._merged_for.pop(Audience(its_capabilities, forgotten), None)
         self._merged_for.pop(audience, None)
         if had_own or (capabilities, member) not in self._outdated:  # else everybody was told
             self._tell_difference(old, self._merged_as(audience), audience)

@@ -50,7 +50,8 @@ class ClientLists:
         now = self._context.clock()
         first: list[asyncio.Task[None]] = []
         for endpoint in self._context.group.endpoints.values():
-            if self._context.settings[endpoint.id].shared or not endpoint.ready:
+            settings = self._context.settings.get(endpoint.id)
+            if settings is None or settings.shared or not endpoint.ready:
                 continue
             if not endpoint.may_serve:
                 continue
@@ -69,7 +70,9 @@ class ClientLists:
     def changed_in(self, session: Session | None, endpoint: Endpoint, upstream: Upstream) -> None:
         """A caller's own upstream session said that its lists changed."""
         if session is None:
-            self._context.supervisors[endpoint.id].refresh()
+            supervisor = self._context.supervisors.get(endpoint.id)
+            if supervisor is not None:
+                supervisor.refresh()
             return
         place = (session.id, endpoint.id)
         if place in self._looking:
@@ -99,8 +102,13 @@ class ClientLists:
 
     async def _read_for(self, endpoint: Endpoint, key: bytes, caller: Caller) -> None:
         context = self._context
-        settings = context.settings[endpoint.id]
-        claim = context.claim(endpoint, caller)
+        settings = context.settings.get(endpoint.id)
+        if settings is None:
+            return  # removed meanwhile
+        try:
+            claim = context.claim(endpoint, caller)
+        except MemberFailure:
+            return
         waiting = claim.upstream
         try:
             async with asyncio.timeout(settings.startup_timeout):
@@ -114,7 +122,7 @@ class ClientLists:
         finally:
             if isinstance(waiting, asyncio.Future):
                 waiting.cancel()
-            context.release(endpoint, claim)
+            context.release(claim)
         if len(self._read_at) >= _MAX_REMEMBERED:
             self._read_at.clear()
         self._read_at[(endpoint.id, key)] = context.clock()

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpgroup_gateway.core.canary import sees_canary
+from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.core.quarantine import Quarantine
 from mcpgroup_gateway.core.selection import Selection
 from mcpgroup_gateway.members.lines import LineLog
+from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.aiming import Aiming
 from mcpgroup_gateway.serving.client_lists import ClientLists
 from mcpgroup_gateway.serving.forwarding import TRACE_HEADERS, forwarded
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.sessions import Session
     from mcpgroup_gateway.serving.supervisor import Supervisor
     from mcpgroup_gateway.serving.targets import Target
-    from mcpgroup_gateway.serving.upstreams import UpstreamSessions
+    from mcpgroup_gateway.serving.upstreams import Reservation, UpstreamSessions
     from mcpgroup_gateway.wire.envelope import Message
     from mcpgroup_gateway.wire.protocol import Kind
 
@@ -71,10 +73,10 @@ class MemberSettings:
 
 
 class Claim(NamedTuple):
-    """An upstream session for one attempt; one that is its alone has an `owner` and is released."""
+    """An upstream session for one attempt; one that is its alone is `reserved`, and released."""
 
     upstream: Upstream | asyncio.Future[Upstream]
-    owner: str | None = None
+    reserved: Reservation | None = None
 
 
 class Context:
@@ -147,9 +149,13 @@ class Context:
         return self.supervisors[endpoint.id]
 
     def claim(self, endpoint: Endpoint, caller: Caller) -> Claim:
-        """The upstream session that serves this caller on this endpoint, or a future of it."""
-        supervisor = self.supervisors[endpoint.id]
-        settings = self.settings[endpoint.id]
+        """The upstream session that serves this caller on this endpoint, or a future of it.
+
+        Raises `MemberFailure` when the endpoint was removed.
+        """
+        supervisor, settings = self.supervisors.get(endpoint.id), self.settings.get(endpoint.id)
+        if supervisor is None or settings is None:
+            raise MemberFailure(Failure.REFUSED, "the member was removed", sent=False)
         control = supervisor.control
         modern = control is not None and control.handshake.modern
         asked = may_be_asked(caller.client.capabilities)
@@ -159,11 +165,13 @@ class Context:
             return Claim(supervisor.ready())
         if control is None:
             supervisor.want()
-        owner = owner_of(caller)
+        owner, tenant = owner_of(caller), None if caller.session is not None else tenant_of(caller)
         alone = bool(asked) and caller.session is None and not modern
+        reserved = None
         if alone:
             # So that what the member asks belongs to a known call (DESIGN-MCP section 3).
-            owner = self.upstreams.reserve(owner, endpoint.id)
+            reserved = self.upstreams.reserve(owner, endpoint.id, tenant_of(caller))
+            owner = reserved.owner
         upstream = self.upstreams.get(
             owner,
             endpoint.id,
@@ -172,16 +180,20 @@ class Context:
             client=caller.client,
             asked=bool(asked),
             with_session=live,
+            shared_by=tenant,
         )
-        return Claim(upstream, owner if alone else None)
+        return Claim(upstream, reserved)
 
     def forget_session(self, endpoint: Endpoint, upstream: Upstream) -> None:
         """The member does not know this upstream session any more."""
         if not self.upstreams.forget(endpoint.id, upstream):
-            self.supervisors[endpoint.id].forget_session(upstream)
+            supervisor = self.supervisors.get(endpoint.id)
+            if supervisor is not None:
+                supervisor.forget_session(upstream)
 
-    def forwarded(self, endpoint: Endpoint, call: ServedCall, upstream: Upstream) -> Forwarded:
-        settings = self.settings[endpoint.id]
+    def forwarded(
+        self, endpoint: Endpoint, call: ServedCall, upstream: Upstream, settings: MemberSettings
+    ) -> Forwarded:
         return forwarded(
             call.caller,
             call.target,
@@ -233,9 +245,9 @@ class Context:
             supervisor.refresh()
         self.subscriptions.missed_on(control)
 
-    def release(self, endpoint: Endpoint, claim: Claim) -> None:
-        if claim.owner is not None:
-            self.upstreams.release(endpoint.id, claim.owner)
+    def release(self, claim: Claim) -> None:
+        if claim.reserved is not None:
+            self.upstreams.release(claim.reserved)
 
     def slot_freed(self, endpoint: Endpoint) -> None:
         """An attempt ended: hand its slot to the call that waited longest, before anybody else."""
@@ -268,7 +280,9 @@ class Context:
 
     def _may_move(self, attempt: Attempt) -> bool:
         target = attempt.call.target
-        if target is None or (attempt.sent and not attempt.call.may_run_again):
+        if target is None or attempt.parked:
+            return False
+        if attempt.sent and not attempt.call.may_run_again:
             return False
         facts = target.facts
         needed, facts.needs_safe = facts.needs_safe, facts.needs_safe or attempt.sent
@@ -309,6 +323,11 @@ class Context:
                 supervisor.want()
 
 
+def tenant_of(caller: Caller) -> str:
+    """Whose sessions those are that callers without one share."""
+    return f"tenant:{caller.tenant}" if caller.tenant is not None else "anonymous"
+
+
 def owner_of(caller: Caller) -> str:
     """Whose upstream sessions a caller uses.
 
@@ -316,7 +335,7 @@ def owner_of(caller: Caller) -> str:
     """
     if caller.session is not None:
         return caller.session.id
-    tenant = f"tenant:{caller.tenant}" if caller.tenant is not None else "anonymous"
+    tenant = tenant_of(caller)
     capabilities = canonical_capabilities(caller.client.capabilities)
     if capabilities == b"{}":
         return tenant

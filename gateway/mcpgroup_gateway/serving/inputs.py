@@ -46,6 +46,8 @@ class Inputs:
         modern era cannot carry a client's error. Raises what `fail` was given."""
         allowed = may_be_asked(self._client.capabilities)
         for key, raw in requests.items():
+            if self._failure is not None:
+                break
             try:
                 request = parse_object(raw)
             except MalformedMessage:
@@ -59,11 +61,11 @@ class Inputs:
             else:
                 self._open[key] = question
                 await send(question)
-        while self._open and self._end is None:
+        while self._failure is None and self._open and self._end is None:
             await self._changed.wait()
             self._changed.clear()
-            if self._failure is not None:
-                raise self._failure
+        if self._failure is not None:
+            raise self._failure
         return self._answers if self._end is None else self._end
 
     def fail(self, failure: MemberFailure) -> None:

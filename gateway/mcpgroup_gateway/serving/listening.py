@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from mcpgroup_gateway.serving.interruption import CallCancelled, Interruption
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -25,6 +26,7 @@ from mcpgroup_gateway.wire.envelope import (
     parse_string,
 )
 from mcpgroup_gateway.wire.protocol import SUBSCRIPTION_KEY
+from mcpgroup_gateway.wire.refusals import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 #: Listens open at once on one replica, and URIs that one of them may name.
 MAX_LISTENING: Final = 10_000
 _MAX_URIS: Final = 1_000
+#: What waits for a client that does not read: members may name any number of parts of a resource.
+_MAX_WAITING: Final = 1_100
+_MAX_WAITING_BYTES: Final = 256 * 1024
 #: Filter of a listen request, the capability whose lists it is about.
 _LISTS: Final = {
     "toolsListChanged": "tools",
@@ -55,13 +60,20 @@ class ListenCall:
         self._tag = b'"_meta":{"%b":%b}' % (SUBSCRIPTION_KEY, self._raw_id)
         self._capabilities: frozenset[str] = frozenset()
         self._waiting: dict[str, bytes] = {}
+        self._waiting_bytes = 0
         self._changed = asyncio.Event()
+        self._interruption = Interruption()
         self._cancelled = False
         self._ending = False
 
     @property
     def caller(self) -> Caller:
         return self._caller
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the client has not taken."""
+        return len(self._waiting)
 
     async def run(self) -> bytes | None:
         loop = asyncio.get_running_loop()
@@ -81,11 +93,13 @@ class ListenCall:
 
     def cancel(self, reason: str | None) -> None:
         self._cancelled = True
+        self._interruption.cancel(reason or "cancelled by the client")
         self._changed.set()
 
     def end(self) -> None:
         """End gracefully: the replica goes."""
         self._ending = True
+        self._interruption.drain()
         self._changed.set()
 
     def notify_list_changed(self, capability: str) -> None:
@@ -103,7 +117,12 @@ class ListenCall:
             raise MalformedMessage(INVALID_REQUEST, "too many clients are listening; try again")
         wanted = parse_object(parse_object(self._message.params).get("notifications", Raw(b"")))
         uris = _uris(wanted)
-        await service.first_catalogues()
+        try:
+            await self._interruption.during(service.first_catalogues())
+        except CallCancelled:
+            return None
+        except GatewayError:
+            pass  # the replica goes: what is known is acknowledged, and that is the end
         view = service.context.view(self._caller)
         honoured: dict[str, Raw] = {}
         listed = set()
@@ -115,14 +134,13 @@ class ListenCall:
         service.listening.add(self)
         try:
             if uris:
-                followed = await service.context.subscriptions.follow(self, uris)
-                honoured["resourceSubscriptions"] = Raw(encode_json(followed))
+                honoured["resourceSubscriptions"] = Raw(encode_json(await self._follow(uris)))
             acknowledged = b'{"notifications":%b,%b}' % (encode_object(honoured), self._tag)
             await sink.send(
                 encode_notification("notifications/subscriptions/acknowledged", acknowledged)
             )
             while not self._cancelled:
-                waiting, self._waiting = self._waiting, {}
+                waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
                 for message in waiting.values():
                     await sink.send(message)
                 if self._ending:
@@ -134,11 +152,25 @@ class ListenCall:
             service.listening.discard(self)
             service.context.subscriptions.leave(self)
 
+    async def _follow(self, uris: list[str]) -> list[str]:
+        """Those of the URIs that are followed from now on."""
+        following = self._service.context.subscriptions.follow(self, uris)
+        try:
+            return await self._interruption.during(following)
+        except (CallCancelled, GatewayError):
+            return []  # it ends
+
     def _put(self, key: str, method: str, params: Mapping[str, Raw]) -> None:
         meta = parse_object(params.get("_meta", Raw(b"")))
         meta[SUBSCRIPTION_KEY.decode()] = Raw(self._raw_id)
         tagged = {**params, "_meta": Raw(encode_object(meta))}
-        self._waiting[key] = encode_notification(method, encode_object(tagged))
+        message = encode_notification(method, encode_object(tagged))
+        self._waiting_bytes += len(message) - len(self._waiting.pop(key, b""))
+        self._waiting[key] = message
+        while len(self._waiting) > _MAX_WAITING or (
+            self._waiting_bytes > _MAX_WAITING_BYTES and len(self._waiting) > 1
+        ):
+            self._waiting_bytes -= len(self._waiting.pop(next(iter(self._waiting))))
         self._changed.set()
 
 

@@ -28,14 +28,21 @@ class LogLevels:
     def __init__(self, asked: Callable[[], Iterable[str]]) -> None:
         self._asked = asked
         self._told: WeakKeyDictionary[Upstream, str] = WeakKeyDictionary()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling: dict[Upstream, asyncio.Task[None]] = {}
 
     def set(self, upstream: Upstream, level: str) -> None:
-        """Tell a legacy member in the background."""
+        """Tell a legacy member in the background; of what comes meanwhile, the newest."""
         self._told[upstream] = level
-        task = asyncio.create_task(tell_level(upstream, level), name="set log level")
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        if upstream not in self._telling:
+            task = asyncio.create_task(self._tell(upstream), name="set log level")
+            self._telling[upstream] = task
+            task.add_done_callback(lambda _: self._telling.pop(upstream, None))
+
+    async def _tell(self, upstream: Upstream) -> None:
+        said = ""
+        while (level := self._told[upstream]) != said:
+            said = level
+            await tell_level(upstream, level)
 
     def set_shared(self, upstream: Upstream) -> None:
         """Give a shared session the most verbose level of all."""
@@ -43,19 +50,31 @@ class LogLevels:
         if level is not None:
             self.set(upstream, level)
 
-    async def raise_for(self, upstream: Upstream, level: str | None) -> None:
-        """See that the session gives messages of a modern caller's level, too."""
+    def raise_for(self, upstream: Upstream, level: str | None) -> asyncio.Future[None] | None:
+        """See that the session gives messages of a modern caller's level, too.
+
+        A future of that, None when there is nothing to wait for. Cancel it to stop waiting.
+        """
         if level is None or upstream.handshake.modern:
-            return
+            return None
         told = self._told.get(upstream)
-        if told is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(told):
-            self._told[upstream] = level
-            await tell_level(upstream, level)
+        if told is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(told):
+            return None
+        self.set(upstream, level)
+        raised: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_: asyncio.Task[None]) -> None:
+            if not raised.done():
+                raised.set_result(None)
+
+        self._telling[upstream].add_done_callback(done)
+        return raised
 
     async def close(self) -> None:
-        for task in self._telling:
+        tasks = list(self._telling.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._telling, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def tell_level(upstream: Upstream, level: str) -> None:

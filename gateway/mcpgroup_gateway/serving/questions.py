@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 #: Questions that may be open in one session; a member that asks more is answered at once.
 _MAX_OPEN: Final = 100
+#: Bytes of the open questions of one session, and of all.
+_MAX_SESSION_BYTES: Final = 4 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 #: A client without any open stream or request for so long has gone.
 AWAY_SECONDS: Final = 10.0
 
@@ -71,6 +74,9 @@ class Questions:
         self._seconds = seconds
         self._ids = count(1)
         self._open: dict[str, dict[bytes, Question]] = {}
+        #: By who asked; a member may use an id twice.
+        self._of: dict[tuple[Upstream, bytes], dict[Question, None]] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
         return sum(len(questions) for questions in self._open.values())
@@ -88,11 +94,15 @@ class Questions:
         """A new question, which the caller sends. `done` is called once, later, with the response
         or with None when there will be none; `upstream` and `raw_id` tell whose request it is.
 
-        None when the session has too many open ones, or has ended.
+        None when too many are open, or the session has ended.
         """
-        questions = self._open.setdefault(session.id, {})
+        questions = self._open.get(session.id, {})
         if session.closed or len(questions) >= _MAX_OPEN:
-            self._forget_empty(session)
+            return None
+        held = sum(len(question.request) for question in questions.values())
+        if questions and held + len(params) > _MAX_SESSION_BYTES:
+            return None
+        if self._bytes and self._bytes + len(params) > _MAX_BYTES:
             return None
         number = next(self._ids)
         request = encode_request(number, method, params)
@@ -100,7 +110,10 @@ class Questions:
         question.expire_after(
             self._seconds(), lambda: self.end(question, "nobody answered in time")
         )
-        questions[question.id] = question
+        self._open.setdefault(session.id, questions)[question.id] = question
+        if upstream is not None:
+            self._of.setdefault((upstream, raw_id), {})[question] = None
+        self._bytes += len(request)
         return question
 
     def answered(self, session: Session, response: Message) -> bool:
@@ -126,11 +139,9 @@ class Questions:
 
     def taken_back(self, upstream: Upstream, raw_id: bytes, reason: str | None) -> None:
         """The member does not want the answer any more."""
-        for questions in self._open.values():
-            for question in questions.values():
-                if question.upstream is upstream and question.raw_id == raw_id:
-                    self.end(question, reason)
-                    return
+        question = next(iter(self._of.get((upstream, raw_id), ())), None)
+        if question is not None:
+            self.end(question, reason)
 
     def session_ended(self, session: Session) -> None:
         for question in tuple(self._open.get(session.id, {}).values()):
@@ -145,13 +156,17 @@ class Questions:
                 self.session_ended(session)
 
     def _finish(self, question: Question, answer: Message | None) -> None:
-        del self._open[question.session.id][question.id]
-        self._forget_empty(question.session)
+        session_id = question.session.id
+        del self._open[session_id][question.id]
+        if not self._open[session_id]:
+            del self._open[session_id]
+        if question.upstream is not None:
+            same = self._of[(question.upstream, question.raw_id)]
+            del same[question]
+            if not same:
+                del self._of[(question.upstream, question.raw_id)]
+        self._bytes -= len(question.request)
         question.finish(answer)
-
-    def _forget_empty(self, session: Session) -> None:
-        if not self._open.get(session.id, True):
-            del self._open[session.id]
 
 
 def response_of(method: str, raw_id: bytes, answer: Message | None) -> bytes:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.catalogue import Caching
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import Upstream
+    from mcpgroup_gateway.serving.attempts import Attempt
     from mcpgroup_gateway.serving.context import Context
     from mcpgroup_gateway.serving.interface import Call
     from mcpgroup_gateway.serving.sessions import Session, SessionTable
@@ -325,7 +326,7 @@ class GroupService:
             fault = error_object(METHOD_NOT_FOUND, "the client has no such capability")
             upstream.respond(encode_error(raw_id, fault))
             return
-        attempts = self.context.in_flight.on(endpoint.id, upstream)
+        attempts: list[Attempt] = []
 
         def done(answer: Message | None) -> None:
             for attempt in attempts:
@@ -338,6 +339,7 @@ class GroupService:
         if question is None:
             upstream.respond(response_of(method, raw_id, None))
             return
+        attempts += self.context.in_flight.on(endpoint.id, upstream)
         for attempt in attempts:  # one of them waits for the client, and nobody knows which
             attempt.pause_clock()
         if not session.push_request(question.request):

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.core.policy import RoutePolicy
 from mcpgroup_gateway.core.selection import CallFacts, Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
@@ -47,6 +48,8 @@ _PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 #: URIs that one client session may follow.
 _MAX_OF_ONE: Final = 1_000
+#: What is passed on of an update besides its URI; it is kept for each client that reads slowly.
+_MAX_UPDATE_BYTES: Final = 16 * 1024
 #: What may wait to be given up, and so many at once; of what is beyond members tell us in vain.
 _MAX_LEFT: Final = 10_000
 _AT_ONCE: Final = 64
@@ -153,8 +156,10 @@ class Subscriptions:
         except MalformedMessage:
             return
         uri = parse_string(params.get("uri"))
-        if uri is None:
+        if uri is None or len(uri) > _MAX_UPDATE_BYTES:
             return
+        if len(message.params) > _MAX_UPDATE_BYTES:
+            params = _named(uri)
         if "_meta" in params:
             try:
                 meta = parse_object(params["_meta"])
@@ -254,7 +259,8 @@ class Subscriptions:
         endpoint = self._context.group.endpoints.get(subscription.endpoint_id)
         if endpoint is None or not endpoint.may_serve:
             return False
-        control = self._context.supervisors[endpoint.id].control
+        supervisor = self._context.supervisors.get(endpoint.id)
+        control = None if supervisor is None else supervisor.control
         own = subscription.follower.caller.session
         return upstream is control or (
             own is not None and upstream in self._context.upstreams.peek(own.id)
@@ -323,9 +329,13 @@ class Subscriptions:
 
     async def _upstream(self, endpoint: Endpoint, caller: Caller) -> Upstream:
         context = self._context
-        ready = context.supervisors[endpoint.id].ready()
+        supervisor = context.supervisors.get(endpoint.id)
+        if supervisor is None:
+            raise MemberFailure(Failure.REFUSED, "the member was removed", sent=False)
+        ready = supervisor.ready()
         control = await ready if isinstance(ready, asyncio.Future) else ready
-        if caller.session is None or context.settings[endpoint.id].shared:
+        settings = context.settings.get(endpoint.id)
+        if caller.session is None or settings is None or settings.shared:
             return control
         if control.handshake.modern:
             return control  # what we listen in; all clients see the same of it

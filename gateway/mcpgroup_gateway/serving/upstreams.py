@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
@@ -19,7 +19,7 @@ from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.session_waiters import SessionWaiters
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Set
+    from collections.abc import Awaitable, Callable, Collection, Set
 
     from mcpgroup_gateway.members.upstream import ClientIdentity, Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
@@ -28,12 +28,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+#: Sessions of one tenant's callers without a session with one endpoint: they choose what they
+#: declare, and each may be a process. More are open while more are in use.
+_MAX_SHARED: Final = 32
+
+
 class _Slot:
     """One upstream session, open or being opened."""
 
-    __slots__ = ("last_used", "opening", "reserved", "upstream", "waiters")
+    __slots__ = ("last_used", "opening", "reserved", "shared_by", "upstream", "waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, shared_by: str | None) -> None:
+        self.shared_by = shared_by  # the tenant whose callers without a session use it
         self.reserved = False  # for one call; see `UpstreamSessions.reserve`
         self.upstream: Upstream | None = None
         self.opening: asyncio.Task[None] | None = None
@@ -45,6 +51,13 @@ class _Slot:
         if self.reserved or self.opening is not None:
             return False
         return self.upstream is None or not self.upstream.in_flight
+
+
+class Reservation(NamedTuple):
+    """A session that serves one call alone. A slot of the same name may follow it."""
+
+    owner: str
+    slot: _Slot
 
 
 class UpstreamSessions:
@@ -90,14 +103,15 @@ class UpstreamSessions:
         client: ClientIdentity = GATEWAY_IDENTITY,
         asked: bool = False,
         with_session: bool = False,
+        shared_by: str | None = None,
     ) -> Upstream | asyncio.Future[Upstream]:
         """The owner's open session with an endpoint, or a future of it.
 
         A new one is opened for `client`; `asked` says that the member may send it requests,
-        `with_session` that they reach it live. The
-        future fails with `MemberFailure` (never `sent`); cancel it to stop waiting.
+        `with_session` that they reach it live; `shared_by` is the tenant of callers without a
+        session. The future fails with `MemberFailure` (never `sent`); cancel it to stop waiting.
         """
-        slot = self._slot(endpoint_id, owner) or self._new_slot(endpoint_id, owner)
+        slot = self._slot(endpoint_id, owner) or self._new_slot(endpoint_id, owner, shared_by)
         loop = asyncio.get_running_loop()
         slot.last_used = loop.time()
         self._slots[endpoint_id].move_to_end(owner)
@@ -118,20 +132,18 @@ class UpstreamSessions:
         slots = (self._slots[endpoint_id][owner] for endpoint_id in self._owned.get(owner, ()))
         return [slot.upstream for slot in slots if slot.upstream is not None]
 
-    def reserve(self, owner: str, endpoint_id: str) -> str:
-        """A name under which a session of this owner serves nobody else until `release`."""
+    def reserve(self, owner: str, endpoint_id: str, shared_by: str) -> Reservation:
+        """A session of this owner that serves nobody else until `release`; `get` opens it."""
         for number in count(1):
             name = f"{owner}#{number}"
-            slot = self._slot(endpoint_id, name) or self._new_slot(endpoint_id, name)
+            slot = self._slot(endpoint_id, name) or self._new_slot(endpoint_id, name, shared_by)
             if not slot.reserved:
                 slot.reserved = True
-                return name
+                return Reservation(name, slot)
         raise AssertionError("unreachable")
 
-    def release(self, endpoint_id: str, name: str) -> None:
-        slot = self._slot(endpoint_id, name)
-        if slot is not None:
-            slot.reserved = False
+    def release(self, reservation: Reservation) -> None:
+        reservation.slot.reserved = False
 
     def forget(self, endpoint_id: str, upstream: Upstream) -> bool:
         """The member lost this session: the next `get` opens another. False when it is none of
@@ -234,20 +246,27 @@ class UpstreamSessions:
         if slot.upstream is None and self._slot(endpoint_id, owner) is slot:
             self._take(endpoint_id, owner)
 
-    def _new_slot(self, endpoint_id: str, owner: str) -> _Slot:
+    def _new_slot(self, endpoint_id: str, owner: str, shared_by: str | None) -> _Slot:
         slots = self._slots.get(endpoint_id)
         if slots is None:
             slots = self._slots[endpoint_id] = OrderedDict()
-        self._make_room(endpoint_id, slots)
-        slot = slots[owner] = _Slot()
+        if shared_by is not None:
+            self._make_room(
+                endpoint_id,
+                [name for name, slot in slots.items() if slot.shared_by == shared_by],
+                _MAX_SHARED,
+            )
+        self._make_room(endpoint_id, slots, self.maximum)
+        slot = slots[owner] = _Slot(shared_by)
         self._owned.setdefault(owner, set()).add(endpoint_id)
         return slot
 
-    def _make_room(self, endpoint_id: str, slots: OrderedDict[str, _Slot]) -> None:
-        if len(slots) < self.maximum:
+    def _make_room(self, endpoint_id: str, owners: Collection[str], maximum: int) -> None:
+        """Drop the one of these that is idle longest when they are as many as there may be."""
+        if len(owners) < maximum:
             return
-        for owner, slot in slots.items():
-            if slot.is_idle:
+        for owner in owners:
+            if self._slots[endpoint_id][owner].is_idle:
                 self._drop(endpoint_id, owner)
                 return
 

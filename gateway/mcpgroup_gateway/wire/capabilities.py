@@ -13,6 +13,12 @@ _KEPT = 256
 _KEPT_BYTES = 4096
 
 
+#: What a client may say of itself (bytes of JSON): it is kept as long as its session, and repeated
+#: to members. Information may hold icons.
+MAX_CAPABILITIES_BYTES = 16 * 1024
+MAX_INFO_BYTES = 64 * 1024
+
+
 def may_be_asked(capabilities: bytes) -> frozenset[str]:
     """The methods of requests that a client with these capabilities answers."""
     if capabilities == b"{}":

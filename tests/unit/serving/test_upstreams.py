@@ -154,3 +154,39 @@ async def test_nobody_waits_for_a_session_that_a_fault_of_ours_keeps_from_openin
     # The next call opens one.
     connector = FakeConnector()
     assert await use(sessions, "one", "a", connector) is connector.opened[0]
+
+
+async def test_what_a_call_reserved_is_not_freed_by_one_whose_session_did_not_open(
+    sessions: UpstreamSessions,
+) -> None:
+    failing = FakeConnector(MemberFailure(Failure.REFUSED, "refused", sent=False))
+    first = sessions.reserve("anonymous", "a", "anonymous")
+    with pytest.raises(MemberFailure):
+        await use(sessions, first.owner, "a", failing)
+    second = sessions.reserve("anonymous", "a", "anonymous")
+    assert second.owner == first.owner  # the name is free again
+    sessions.release(first)
+    third = sessions.reserve("anonymous", "a", "anonymous")
+    assert third.owner != second.owner
+
+
+async def test_callers_without_a_session_who_declare_ever_more_keep_few_sessions_open() -> None:
+    connector = FakeConnector()
+    held = UpstreamSessions(
+        maximum=10_000,
+        idle_seconds=60,
+        opened=_nothing,
+        message=lambda *_: None,
+        requested=lambda *_: None,
+        lost=lambda *_: None,
+    )
+    for number in range(100):
+        for tenant in ("one", "two"):
+            got = held.get(f"{tenant}:{number}", "a", connector, 5, shared_by=tenant)
+            if isinstance(got, asyncio.Future):
+                await got
+    assert len(held) == 64
+    for number in range(100):
+        await use(held, f"session {number}", "a", connector)
+    assert len(held) == 164  # client sessions are counted for themselves
+    await held.close()

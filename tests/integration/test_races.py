@@ -1,0 +1,255 @@
+"""Ends of calls at every point where they wait: nothing runs on, nothing stays open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from tests.harness.asking import asking
+from tests.harness.inside import Inside, inside, modern, request
+from tests.servers.raw_http import Member, Peer, RawServer, Request, response, result
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+ASKABLE: dict[str, Any] = {"elicitation": {}}
+ECHO = {"name": "echo", "inputSchema": {"type": "object"}}
+CALL = {"name": "echo", "arguments": {}}
+
+
+class Scripted(Member):
+    """Lists one tool, declares logging and resources; keeps what was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Any] = []
+        self.on("initialize", self.initialize)
+        self.on("tools/list", self._list)
+        self.on("tools/call", self._call)
+
+    async def initialize(self, asked: Request, peer: Peer) -> None:
+        value = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}, "logging": {}, "resources": {"subscribe": True}},
+            "serverInfo": {"name": "raw", "version": "1"},
+        }
+        await peer.send(response(result(asked, value), headers=(("Mcp-Session-Id", "s"),)))
+
+    async def _list(self, asked: Request, peer: Peer) -> None:
+        await peer.send(response(result(asked, {"tools": [ECHO]})))
+
+    async def _call(self, asked: Request, peer: Peer) -> None:
+        self.calls.append(asked.id)
+        await peer.send(response(result(asked, {"content": []})))
+
+
+@contextlib.asynccontextmanager
+async def behind(member: Member, tmp_path: Path, **fields: Any) -> AsyncIterator[Inside]:
+    async with RawServer(member) as server:
+        spec = {"name": "a", "http": {"url": server.url}, "era": "Legacy", **fields}
+        async with inside(tmp_path / "group.json", members=[spec]) as gateway:
+            await gateway.ready()
+            yield gateway
+            assert gateway.log.faults == []
+
+
+async def disconnected(gateway: Inside, message: Any, when: asyncio.Event, **headers: str) -> None:
+    """Send a request and leave once `when` is set."""
+    call = asyncio.create_task(gateway.post(message, **headers))
+    async with asyncio.timeout(5):
+        await when.wait()
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_call_given_up_while_its_log_level_is_set_never_reaches_the_member(
+    tmp_path: Path,
+) -> None:
+    member, asked, answer = Scripted(), asyncio.Event(), asyncio.Event()
+
+    async def set_level(message: Request, peer: Peer) -> None:
+        asked.set()
+        await answer.wait()
+        await peer.send(response(result(message, {})))
+
+    member.on("logging/setLevel", set_level)
+    async with behind(member, tmp_path, isolation="Shared") as gateway:
+        level = {"io.modelcontextprotocol/logLevel": "debug"}
+        message, headers = modern("tools/call", 1, None, level, **CALL)
+        await disconnected(gateway, message, asked, **headers)
+        await gateway.until(lambda: not gateway.tables(), 1)
+        answer.set()
+        status, messages = await gateway.post(request("tools/call", 2, **CALL))
+        assert (status, messages[-1]["result"]) == (200, {"content": []})
+        assert len(member.calls) == 1
+
+
+async def test_a_call_given_up_while_its_lost_session_is_opened_anew_never_reaches_the_member(
+    tmp_path: Path,
+) -> None:
+    member, opening, go_on = Scripted(), asyncio.Event(), asyncio.Event()
+    lost = 0
+
+    async def call(message: Request, peer: Peer) -> None:
+        nonlocal lost
+        lost += 1
+        if lost == 1:
+            member.on("initialize", slow)
+            await peer.send(response(status=404))
+        else:
+            member.calls.append(message.id)
+            await peer.send(response(result(message, {"content": []})))
+
+    async def slow(message: Request, peer: Peer) -> None:
+        opening.set()
+        await go_on.wait()
+        await member.initialize(message, peer)
+
+    member.on("tools/call", call)
+    async with behind(member, tmp_path, isolation="PerSession") as gateway:
+        await disconnected(gateway, request("tools/call", 1, **CALL), opening)
+        await gateway.until(lambda: set(gateway.tables()) <= {"upstreams"}, 1)
+        go_on.set()
+        status, _ = await gateway.post(request("tools/call", 2, **CALL))
+        assert status == 200
+        assert len(member.calls) == 1
+
+
+async def test_a_client_that_leaves_before_it_listens_ends_what_it_asked_for(
+    tmp_path: Path,
+) -> None:
+    member, asked = Scripted(), asyncio.Event()
+
+    async def silent(message: Request, peer: Peer) -> None:
+        asked.set()
+        await peer.gone.wait()
+
+    member.on("resources/subscribe", silent)
+    async with behind(member, tmp_path, isolation="Shared") as gateway:
+        uris = [f"file:///{number}" for number in range(1000)]
+        listen = {"notifications": {"resourceSubscriptions": uris}}
+        message, headers = modern("subscriptions/listen", 1, **listen)
+        await disconnected(gateway, message, asked, **headers)
+        await gateway.until(lambda: not gateway.tables(), 1)
+
+
+async def test_log_levels_set_faster_than_a_member_takes_them_cost_one_request_at_a_time(
+    tmp_path: Path,
+) -> None:
+    member, levels = Scripted(), []
+    go_on = asyncio.Event()
+
+    async def set_level(message: Request, peer: Peer) -> None:
+        levels.append(message.message["params"]["level"])
+        await go_on.wait()
+        await peer.send(response(result(message, {})))
+
+    member.on("logging/setLevel", set_level)
+    async with behind(member, tmp_path, isolation="Shared") as gateway:
+        session = await gateway.open_session()
+        for number in range(100):
+            level = "info" if number < 99 else "error"
+            await gateway.post(request("logging/setLevel", number, level=level), session=session)
+        assert len(levels) == 1
+        go_on.set()
+        await gateway.until(lambda: levels == ["info", "error"])
+        assert await gateway.end_session(session) == 204
+
+
+async def _park(gateway: Inside) -> dict[str, Any]:
+    """A call of `ask` that waits for its client: what the client comes back with."""
+    arguments: dict[str, Any] = {"name": "ask", "arguments": {"question": "well?"}}
+    message, headers = modern("tools/call", 1, ASKABLE, **arguments)
+    status, messages = await gateway.post(message, **headers)
+    assert status == 200, messages
+    asked = messages[-1]["result"]
+    assert asked["resultType"] == "input_required", asked
+    answer = {"action": "accept", "content": {"answer": "yes"}}
+    responses = dict.fromkeys(asked["inputRequests"], answer)
+    return {**arguments, "requestState": asked["requestState"], "inputResponses": responses}
+
+
+async def _come_back(gateway: Inside, back: dict[str, Any]) -> dict[str, Any]:
+    message, headers = modern("tools/call", 2, ASKABLE, **back)
+    _, messages = await gateway.post(message, **headers)
+    return messages[-1]
+
+
+async def test_a_call_that_waits_for_its_client_does_not_hold_up_the_removal_of_its_member(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "group.json"
+    members = [asking("a", era="Legacy"), asking("b", era="Legacy")]
+    async with inside(path, members=members, drain={"timeoutSeconds": 2}) as gateway:
+        await gateway.ready()
+        back = await _park(gateway)
+        endpoints = gateway.replica.context.group.endpoints
+        used = next(endpoint.member for endpoint in endpoints.values() if endpoint.in_flight)
+        document = json.loads(path.read_text())
+        left = [member for member in members if member["name"] != used]
+        document["spec"]["members"] = left
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(document))
+        os.replace(new, path)
+        await gateway.until(lambda: len(endpoints) == 1, 15)
+        assert (await _come_back(gateway, back))["error"]["code"] == -31003
+        assert gateway.log.faults == []
+        assert not set(gateway.tables()) - {"upstreams"}
+
+
+async def test_a_call_that_waits_for_its_client_ends_with_its_process(tmp_path: Path) -> None:
+    members = [asking("a", era="Legacy")]
+    async with inside(tmp_path / "group.json", members=members) as gateway:
+        await gateway.ready()
+        before = {process.pid for process in psutil.Process().children()}
+        back = await _park(gateway)
+        own = [each for each in psutil.Process().children() if each.pid not in before]
+        assert own
+        for process in own:
+            process.kill()
+        await gateway.until(lambda: "in_flight" not in gateway.tables(), 5)
+        assert (await _come_back(gateway, back))["error"]["code"] == -31003
+        assert gateway.log.faults == []
+
+
+async def test_of_two_that_come_back_at_once_one_gets_the_answer(tmp_path: Path) -> None:
+    members = [asking("a", era="Legacy")]
+    async with inside(tmp_path / "group.json", members=members) as gateway:
+        await gateway.ready()
+        for _ in range(10):
+            back = await _park(gateway)
+            answers = await asyncio.gather(*(_come_back(gateway, back) for _ in range(3)))
+            codes = sorted(answer.get("error", {}).get("code", 0) for answer in answers)
+            assert codes == [-31003, -31003, 0]
+        assert gateway.log.faults == []
+        assert not set(gateway.tables()) - {"upstreams"}
+
+
+@pytest.mark.parametrize("when", ["before", "with", "after"])
+async def test_an_answer_in_the_moment_in_which_its_time_is_over_ends_the_question_once(
+    when: str, tmp_path: Path
+) -> None:
+    members = [asking("a", era="Legacy")]
+    limits = {"inputSeconds": 1}
+    async with inside(tmp_path / "group.json", members=members, limits=limits) as gateway:
+        await gateway.ready()
+        session = await gateway.open_session(ASKABLE)
+        call = request("tools/call", 1, name="ask", arguments={"question": "well?"})
+        running = asyncio.create_task(gateway.post(call, session=session))
+        await gateway.until(lambda: "questions" in gateway.tables())
+        await asyncio.sleep({"before": 0.95, "with": 0.999, "after": 1.01}[when])
+        content = {"action": "accept", "content": {"answer": "yes"}}
+        reply = {"jsonrpc": "2.0", "id": 1, "result": content}
+        status, _ = await gateway.post(reply, session=session)
+        assert status == 202
+        _, messages = await running
+        assert messages[-1]["result"]["content"][0]["text"] in ("yes", "cancel")
+        assert await gateway.end_session(session) == 204
+        await gateway.until(lambda: not gateway.tables())
+        assert gateway.log.faults == []
