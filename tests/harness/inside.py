@@ -148,7 +148,7 @@ def modern(
     return request(method, request_id, **params), headers
 
 
-async def messages_of(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+async def messages_of(answer: aiohttp.ClientResponse) -> AsyncIterator[Any]:
     """The messages of an answer as they come."""
     if not answer.content_type.startswith("text/event-stream"):
         body = await answer.read()
