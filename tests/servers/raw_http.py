@@ -79,6 +79,7 @@ class RawServer:
         self._tls = tls
         self._news = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
@@ -95,12 +96,13 @@ class RawServer:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for peer in self.peers:
-            peer.writer.transport.abort()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:  # also of those that were not served yet
+            writer.transport.abort()
         await self._server.wait_closed()
+        await asyncio.sleep(0)  # what was aborted closes in the next round of the loop
 
     @property
     def port(self) -> int:
@@ -120,6 +122,7 @@ class RawServer:
             await self._news.wait_for(condition)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
