@@ -41,6 +41,7 @@ from mcpgroup_gateway.serving.roster import Roster, is_awaited
 from mcpgroup_gateway.serving.service import GroupService
 from mcpgroup_gateway.serving.sessions import SessionTable
 from mcpgroup_gateway.serving.status import ConfigState, FrontState, StatusReport
+from mcpgroup_gateway.serving.upstream_messages import UpstreamMessages
 from mcpgroup_gateway.serving.upstreams import UpstreamSessions
 from mcpgroup_gateway.telemetry.eventlog import EventLog
 from mcpgroup_gateway.telemetry.lines import Descriptor, LineWriter, RotatedFile
@@ -196,6 +197,7 @@ class Replica:
         self.roster = Roster(self.context, self._connect)
         self.service = GroupService(self.context, self.sessions, spec.description)
         self.roster.service = self.service
+        self.upstream_messages = UpstreamMessages(self.context, self.sessions)
         self.front = Front(
             self.service, self.sessions, self._front_settings(group), self, clock=clock
         )
@@ -408,21 +410,21 @@ class Replica:
     async def _upstream_opened(self, owner: str, endpoint_id: str, upstream: Upstream) -> None:
         endpoint = self.context.group.endpoints.get(endpoint_id)
         if endpoint is not None:
-            await self.service.upstream_opened(owner, endpoint, upstream)
+            await self.upstream_messages.opened(owner, endpoint, upstream)
 
     def _upstream_message(
         self, owner: str, endpoint_id: str, upstream: Upstream, message: Message
     ) -> None:
         endpoint = self.context.group.endpoints.get(endpoint_id)
         if endpoint is not None:
-            self.service.upstream_message(owner, endpoint, upstream, message)
+            self.upstream_messages.heard(owner, endpoint, upstream, message)
 
     def _upstream_request(
         self, owner: str, endpoint_id: str, upstream: Upstream, message: Message
     ) -> None:
         endpoint = self.context.group.endpoints.get(endpoint_id)
         if endpoint is not None:
-            self.service.upstream_request(owner, endpoint, upstream, message)
+            self.upstream_messages.asked(owner, endpoint, upstream, message)
 
     def _upstream_lost(self, endpoint_id: str, failure: MemberFailure) -> None:
         supervisor = self.context.supervisors.get(endpoint_id)

@@ -10,21 +10,14 @@ from mcpgroup_gateway.core.catalogue import NOT_CACHED, BadCursor
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.serving.calls import ServedCall
 from mcpgroup_gateway.serving.catalogues import EVERYBODY, FIRST_CATALOGUE_SECONDS, Audience
-from mcpgroup_gateway.serving.interface import Caller
 from mcpgroup_gateway.serving.listening import ListenCall
-from mcpgroup_gateway.serving.log_levels import tell_level
-from mcpgroup_gateway.serving.questions import response_of
-from mcpgroup_gateway.serving.relay import passes_level
-from mcpgroup_gateway.wire.capabilities import canonical_capabilities, may_be_asked
+from mcpgroup_gateway.serving.local_calls import LocalCall
+from mcpgroup_gateway.wire.capabilities import canonical_capabilities
 from mcpgroup_gateway.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     MalformedMessage,
-    encode_error,
     encode_json,
-    encode_notification,
-    encode_result,
-    error_object,
     parse_object,
     parse_string,
 )
@@ -37,17 +30,14 @@ from mcpgroup_gateway.wire.protocol import (
     SERVER_INFO_KEY,
     Kind,
 )
-from mcpgroup_gateway.wire.refusals import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mcpgroup_gateway.core.catalogue import Caching
-    from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import Upstream
-    from mcpgroup_gateway.serving.attempts import Attempt
     from mcpgroup_gateway.serving.context import Context
-    from mcpgroup_gateway.serving.interface import Call
+    from mcpgroup_gateway.serving.interface import Call, Caller
     from mcpgroup_gateway.serving.sessions import Session, SessionTable
     from mcpgroup_gateway.wire.envelope import Message, Raw
     from mcpgroup_gateway.wire.param_headers import ParamHeader
@@ -139,7 +129,7 @@ class GroupService:
         if caller.modern and method == "subscriptions/listen":
             return ListenCall(self, message, caller)
         if method in LIST_METHODS or method in _ANSWERED_HERE or _is_not_offered(method or ""):
-            return _LocalCall(self, message, caller)
+            return LocalCall(self, message, caller)
         return ServedCall(self.context, message, caller)
 
     def notify(self, message: Message, caller: Caller) -> None:
@@ -283,75 +273,9 @@ class GroupService:
         for listening in tuple(self.listening):
             listening.end()
 
-    # -- what upstream sessions tell -----------------------------------------------------
-
-    async def upstream_opened(self, owner: str, endpoint: Endpoint, upstream: Upstream) -> None:
-        """A new upstream session of a caller gets the level that its client asked for, and knows
-        nothing of the lists that the one before it showed."""
-        self.context.catalogues.forget_overlay(owner, endpoint.member)
-        session = self._sessions.get(owner)
-        if session is not None and not session.closed and session.log_level is not None:
-            await tell_level(upstream, session.log_level)
-
     def control_opened(self, upstream: Upstream, *, shared: bool) -> None:
         if shared:
             self.context.log_levels.set_shared(upstream)
-
-    def upstream_message(
-        self, owner: str, endpoint: Endpoint, upstream: Upstream, message: Message
-    ) -> None:
-        """A notification of a caller's own upstream session that belongs to no call."""
-        session = self._sessions.get(owner)
-        if self.context.is_about_lists(endpoint, message, upstream, session):
-            return
-        method = message.method
-        if session is None or method is None:
-            return
-        if method == "notifications/cancelled":
-            self._taken_back(upstream, message)
-        elif method == "notifications/resources/updated":
-            self.context.subscriptions.updated(endpoint, upstream, message)
-        elif method == "notifications/elicitation/complete" or (
-            method == "notifications/message" and passes_level(Caller(session), message)
-        ):
-            session.push(encode_notification(method, message.params))
-
-    def upstream_request(
-        self, owner: str, endpoint: Endpoint, upstream: Upstream, message: Message
-    ) -> None:
-        """A request of a member that is about no call in particular: it goes to the session."""
-        session = self._sessions.get(owner)
-        method, raw_id = message.method or "", message.raw_id
-        if session is None or method not in may_be_asked(session.client.capabilities):
-            fault = error_object(METHOD_NOT_FOUND, "the client has no such capability")
-            upstream.respond(encode_error(raw_id, fault))
-            return
-        attempts: list[Attempt] = []
-
-        def done(answer: Message | None) -> None:
-            for attempt in attempts:
-                attempt.resume_clock()
-            upstream.respond(response_of(method, raw_id, answer))
-
-        question = self.context.questions.ask(
-            session, method, bytes(message.params), done, upstream=upstream, raw_id=raw_id
-        )
-        if question is None:
-            upstream.respond(response_of(method, raw_id, None))
-            return
-        attempts += self.context.in_flight.on(endpoint.id, upstream)
-        for attempt in attempts:  # one of them waits for the client, and nobody knows which
-            attempt.pause_clock()
-        if not session.push_request(question.request):
-            self.context.questions.end(question)
-
-    def _taken_back(self, upstream: Upstream, message: Message) -> None:
-        try:
-            params = parse_object(message.params)
-        except MalformedMessage:
-            return
-        reason = parse_string(params.get("reason"))
-        self.context.questions.taken_back(upstream, bytes(params.get("requestId", b"")), reason)
 
     def session_ended(self, session: Session) -> None:
         self.context.questions.session_ended(session)
@@ -384,52 +308,3 @@ async def _notify(upstream: Upstream, method: str) -> None:
         await upstream.notify(method, b"")
     except MemberFailure:
         return  # whoever uses the session learns it
-
-
-class _LocalCall:
-    """A request that no member is asked for."""
-
-    __slots__ = ("_caller", "_message", "_service")
-
-    def __init__(self, service: GroupService, message: Message, caller: Caller) -> None:
-        self._service = service
-        self._message = message
-        self._caller = caller
-
-    async def run(self) -> bytes | None:
-        method = self._message.method or ""
-        raw_id = self._message.raw_id
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        outcome = "ok"
-        try:
-            if method == "ping":
-                return encode_result(raw_id, _EMPTY_RESULT)
-            if method == "logging/setLevel":
-                return encode_result(raw_id, self._service.set_level(self._message, self._caller))
-            if method in ("resources/subscribe", "resources/unsubscribe"):
-                error = await self._service.subscribe(self._message, self._caller)
-                if error is None:
-                    return encode_result(raw_id, _EMPTY_RESULT)
-                outcome = "rpc_error"
-                return encode_error(raw_id, error)
-            kind = LIST_METHODS.get(method)
-            if kind is None:
-                raise MalformedMessage(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-            return encode_result(
-                raw_id, await self._service.list(kind, self._message, self._caller)
-            )
-        except MalformedMessage as fault:
-            outcome = "invalid"
-            return encode_error(raw_id, error_object(fault.code, fault.text))
-        except GatewayError as fault:
-            outcome = fault.outcome
-            return encode_error(raw_id, fault.error_object(self._service.name))
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        finally:
-            self._service.context.records.answered_here(method, outcome, loop.time() - began)
-
-    def cancel(self, reason: str | None) -> None:
-        """Answered at once or within the wait for catalogues; there is nothing to cancel."""
