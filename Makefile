@@ -21,8 +21,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(VENV)/run.stamp
 	@exec $(BIN)/mcpgroup run $(RUN)
 
+# Most tests wait for processes and deadlines, not for a core.
 test: lint
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n 4 --dist worksteal
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check $(SOURCES)
