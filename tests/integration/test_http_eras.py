@@ -184,13 +184,19 @@ async def test_a_member_of_both_eras_gives_a_session_to_a_client_that_has_one() 
         spoken = request.headers.get("mcp-protocol-version") == "2026-07-28"
         await (modern if spoken else legacy)(request, peer)
 
-    async with connected(both) as (connector, _):
+    async with connected(both) as (connector, server):
         async with session_of(connector, control=True) as control:
             assert control.handshake.modern
         async with session_of(connector, asks=True, with_session=True) as session:
             assert session.handshake.protocol_version == "2025-11-25"
+            await answer_of(request(session))
         async with session_of(connector, asks=True) as session:
             assert session.handshake.modern  # what was found out first still holds
+        # What routes requests to a modern member may stand before it.
+        posts = [each for each in server.requests if each.method == "POST"]
+        assert {each.rpc_method for each in posts} >= {"initialize", "tools/call"}
+        assert all(each.headers["mcp-method"] == each.rpc_method for each in posts)
+        assert [each.headers.get("mcp-name") for each in posts].count("t") == 1
 
 
 async def test_a_legacy_member_is_asked_once_over_the_connection_of_its_session() -> None:

@@ -23,7 +23,8 @@ HttpSession = StreamableUpstream | ModernUpstream
 class HttpOpening:
     """One attempt at one address; it is the `Member` that `negotiate` asks.
 
-    `make_target` gives the target at an address, `on_other_era` is `ModernUpstream`'s.
+    `make_target` gives the target at an address, `on_other_era` is `ModernUpstream`'s,
+    `routed` is `StreamableUpstream`'s.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class HttpOpening:
         on_lost: Callable[[MemberFailure], None],
         on_request: Callable[[Message], None] | None,
         on_other_era: Callable[[], None],
+        routed: bool = False,
     ) -> None:
         self._make_target = make_target
         self._address = address
@@ -46,6 +48,7 @@ class HttpOpening:
         self._on_lost = on_lost
         self._on_request = on_request
         self._on_other_era = on_other_era
+        self._routed = routed
         self._answered = False
         self._modern: ModernUpstream | None = None
         self._legacy: StreamableUpstream | None = None
@@ -100,6 +103,7 @@ class HttpOpening:
             on_notification=self._on_notification,
             on_lost=self._on_lost,
             on_request=self._on_request,
+            routed=self._routed,
         )
         return await self._legacy.initialize(self._client)
 

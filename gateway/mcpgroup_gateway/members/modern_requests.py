@@ -15,10 +15,13 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
+from mcpgroup_gateway.wire.header_values import encode_header_value
 from mcpgroup_gateway.wire.protocol import (
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
+    METHOD_HEADER,
+    NAME_HEADER,
     NAMED_METHODS,
     VERSION_KEY,
 )
@@ -55,9 +58,7 @@ class ModernRequests:
         given = bytes(members.get("_meta", b"")).strip(_BLANK)
         others = given[1:-1].strip(_BLANK) if given[:1] == b"{" else b""
         members["_meta"] = Raw(b"{%b,%b}" % (entries, others) if others else b"{%b}" % entries)
-        key = NAMED_METHODS.get(method)
-        name = None if key is None else parse_string(members.get(key))
-        return encode_object(members), name
+        return encode_object(members), _name_in(method, members)
 
     def _entries_of(self, client: ClientIdentity) -> bytes:
         return b'"%b":%b,"%b":%b,"%b":%b' % (
@@ -68,3 +69,19 @@ class ModernRequests:
             CLIENT_CAPABILITIES_KEY,
             client.capabilities,
         )
+
+
+def routing_fields(method: str, name: str | None) -> tuple[tuple[str, str], ...]:
+    """The headers by which a request of the modern era is routed."""
+    fields = ((METHOD_HEADER, encode_header_value(method)),)
+    return fields if name is None else (*fields, (NAME_HEADER, encode_header_value(name)))
+
+
+def named_by(method: str, params: bytes) -> str | None:
+    """The tool, prompt or URI that a request is about, None for methods without one."""
+    return _name_in(method, parse_object(params)) if method in NAMED_METHODS else None
+
+
+def _name_in(method: str, members: dict[str, Raw]) -> str | None:
+    key = NAMED_METHODS.get(method)
+    return None if key is None else parse_string(members.get(key))

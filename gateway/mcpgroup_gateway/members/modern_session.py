@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Final
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http_answers import error_code
 from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream, progress_token
-from mcpgroup_gateway.members.modern_requests import ModernRequests
+from mcpgroup_gateway.members.modern_requests import ModernRequests, routing_fields
 from mcpgroup_gateway.members.negotiation import read_discovery
 from mcpgroup_gateway.members.upstream import NOTHING_FORWARDED, Forwarded, MemberFailure
-from mcpgroup_gateway.wire.header_values import encode_header_value
 from mcpgroup_gateway.wire.protocol import (
     DISCOVER,
     LISTEN,
-    METHOD_HEADER,
-    NAME_HEADER,
     UNSUPPORTED_VERSION,
     VERSION_HEADER,
 )
@@ -83,9 +80,7 @@ class ModernUpstream(HttpUpstream):
         forwarded: Forwarded = NOTHING_FORWARDED,
     ) -> StreamableExchange:
         params, name = self._requests.complete(method, params, forwarded)
-        fields: Fields = ((METHOD_HEADER, encode_header_value(method)),)
-        if name is not None:
-            fields += ((NAME_HEADER, encode_header_value(name)),)
+        fields: Fields = routing_fields(method, name)
         if forwarded.headers:
             fields += self.target.sendable(forwarded.headers)
         return self._begin(method, params, token=progress_token, safe=safe, fields=fields)

@@ -76,7 +76,7 @@ class StreamableConnector:
         """A session that is no control session costs a modern member nothing once it is known."""
         fields = self._reach.headers()
 
-        def opening(address: Address) -> HttpOpening:
+        def opening(address: Address, *, routed: bool = False) -> HttpOpening:
             return HttpOpening(
                 lambda address: HttpTarget(self._reach, address, fields),
                 address,
@@ -86,6 +86,7 @@ class StreamableConnector:
                 on_lost=on_lost,
                 on_request=on_request,
                 on_other_era=self._forget,
+                routed=routed,
             )
 
         async def attempt(address: Address) -> HttpSession:
@@ -93,7 +94,7 @@ class StreamableConnector:
             return await opening(address).open(self._era, known, deadline)
 
         async def initialized(address: Address) -> HttpSession:
-            return await opening(address).open(Era.LEGACY, None, deadline)
+            return await opening(address, routed=True).open(Era.LEGACY, None, deadline)
 
         if self._known is not None and self._known.handshake.modern and not control:
             if with_session and self._era is Era.AUTO and self._has_sessions:

@@ -14,6 +14,7 @@ from mcpgroup_gateway.members.http1 import Signal
 from mcpgroup_gateway.members.http_answers import error_code, failure_of
 from mcpgroup_gateway.members.http_dialling import LATE_SECONDS
 from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream, progress_token
+from mcpgroup_gateway.members.modern_requests import named_by, routing_fields
 from mcpgroup_gateway.members.streamable_listener import Listener
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
@@ -53,6 +54,8 @@ class StreamableUpstream(HttpUpstream):
     """One MCP session over HTTP, see `members.upstream.Upstream`.
 
     Owns its tasks: the GET stream of a control session, cancellations and answers to the member.
+    `routed`: what is between us and the member, which speaks the modern era as well, may want to
+    see in headers what a request is.
     """
 
     resumable = True
@@ -66,6 +69,7 @@ class StreamableUpstream(HttpUpstream):
         on_notification: Callable[[Message], None],
         on_lost: Callable[[MemberFailure], None],
         on_request: Callable[[Message], None] | None = None,
+        routed: bool = False,
     ) -> None:
         super().__init__(
             target,
@@ -75,6 +79,7 @@ class StreamableUpstream(HttpUpstream):
             on_lost=on_lost,
         )
         self._on_request = on_request
+        self._routed = routed
         self._session_id = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling_bytes = 0
@@ -95,11 +100,14 @@ class StreamableUpstream(HttpUpstream):
     ) -> StreamableExchange:
         """`forwarded.log_level` makes no difference: sessions have a level of their own."""
         fields = self.target.sendable(forwarded.headers) if forwarded.headers else ()
+        if self._routed:
+            fields += routing_fields(method, named_by(method, params))
         return self._begin(method, params, token=progress_token, safe=safe, fields=fields)
 
     async def notify(self, method: str, params: bytes) -> None:
         """Raises `MemberFailure`; when the member does not react in 10 s it is `DEADLINE`."""
-        await self._deliver(encode_notification(method, params))
+        fields = routing_fields(method, None) if self._routed else ()
+        await self._deliver(encode_notification(method, params), fields)
 
     def respond(self, body: bytes) -> None:
         self._tell(body)
@@ -223,12 +231,12 @@ class StreamableUpstream(HttpUpstream):
             fields += ((SESSION_HEADER, self._session_id),)
         return fields
 
-    async def _deliver(self, body: bytes) -> None:
+    async def _deliver(self, body: bytes, fields: Fields = ()) -> None:
         """POST a message that is not answered."""
         if self._lost:
             raise MemberFailure(Failure.SESSION_LOST, "the session was lost", sent=False)
         signal = Signal(self._loop)
-        call = self.post(body, signal, safe=True)
+        call = self.post(body, signal, safe=True, fields=fields)
         due = self._loop.time() + NOTIFY_SECONDS
         try:
             async with asyncio.timeout_at(due):
