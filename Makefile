@@ -9,7 +9,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := crds gateway tests
+SOURCES := crds gateway operator tests
 RUN ?= examples/time.yaml
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -48,5 +48,5 @@ $(VENV)/run.stamp: $(VENV)/pip.stamp pyproject.toml
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/pip.stamp pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[gateway]' --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable '.[gateway,operator]' --group test --group lint
 	@touch $@
