@@ -1,0 +1,187 @@
+"""kopf as the informer: every event of a watched kind, handed over to our loop.
+
+kopf runs in a thread with a loop of its own. When it ends it cancels every task of its loop, and
+when one of its watches dies it does not say so: apart from ours it can be stopped and started
+again without anything else noticing. Nothing but this module and its thread knows kopf.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import kopf
+
+from mcpgroup_operator import connection
+from mcpgroup_operator.kinds import GROUP, OWNED_AND_WATCHED, WATCHED, Kind
+from mcpgroup_operator.names import GROUP_LABEL
+from mcpgroup_operator.watches import Watch, WatchMonitor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_LOG: Final = logging.getLogger(__name__)
+
+_STOP_SECONDS: Final = 10.0
+_CHECK_SECONDS: Final = 1.0
+_MAX_PAUSE_SECONDS: Final = 60.0
+_STEADY_SECONDS: Final = 300.0
+_SERVER_TIMEOUT_SECONDS: Final = 300
+_PAGE: Final = 500
+
+Handler = "Callable[[Kind, str | None, dict[str, Any]], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`namespaces` empty: everywhere. `group_selector` limits which groups are served."""
+
+    namespaces: tuple[str, ...]
+    group_selector: str
+
+    def watches(self) -> list[Watch]:
+        """Everything that is listed and watched."""
+        return [Watch(kind, place) for kind in WATCHED for place in self.namespaces or (None,)]
+
+    def label_selector(self, kind: Kind) -> str:
+        """What of a kind is ours to see."""
+        return self.group_selector if kind is GROUP else GROUP_LABEL
+
+
+class Informer:
+    """`on_event(kind, type, object)` is called in the loop that runs `run`, with the type None
+    for what kopf found when it listed; `on_restart(watch)` when a watch had to be brought back."""
+
+    def __init__(
+        self,
+        kubeconfig: Path | None,
+        scope: Scope,
+        monitor: WatchMonitor,
+        on_event: Callable[[Kind, str | None, dict[str, Any]], None],
+        on_restart: Callable[[Watch], None],
+        *,
+        inactivity_seconds: float,
+    ) -> None:
+        self._kubeconfig = kubeconfig
+        self._scope = scope
+        self._monitor = monitor
+        self._on_event = on_event
+        self._on_restart = on_restart
+        self._inactivity_seconds = inactivity_seconds
+
+    async def run(self) -> None:
+        """Keeps kopf running until cancelled."""
+        pause = 0.5
+        while True:
+            started = asyncio.get_running_loop().time()
+            self._monitor.started()
+            broken = await self._run_once()
+            for watch, reason in broken.items():
+                where = watch.namespace or "all namespaces"
+                _LOG.warning("watch of %s in %s: %s", watch.kind.resource, where, reason)
+                self._on_restart(watch)
+            steady = asyncio.get_running_loop().time() - started > _STEADY_SECONDS
+            pause = 0.5 if steady else min(pause * 2, _MAX_PAUSE_SECONDS)
+            await asyncio.sleep(pause)
+
+    async def _run_once(self) -> dict[Watch, str]:
+        """Until a watch is lost for good, or kopf itself ends."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        stop = threading.Event()
+
+        def body() -> None:
+            try:
+                asyncio.run(self._kopf(loop, stop))
+            except Exception:  # whatever it is, it is started again
+                _LOG.exception("the informer ended with a fault")
+            finally:
+                loop.call_soon_threadsafe(ended.set)
+
+        thread = threading.Thread(target=body, name="kopf", daemon=True)
+        thread.start()
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(_CHECK_SECONDS):
+                        await ended.wait()
+                except TimeoutError:
+                    broken = self._monitor.broken(3 * self._inactivity_seconds)
+                    if broken:
+                        return broken
+                else:
+                    return dict.fromkeys(self._scope.watches(), "the informer ended")
+        finally:
+            stop.set()
+            try:
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await ended.wait()
+            except TimeoutError:
+                _LOG.warning("the informer does not end; another one takes its place")
+
+    async def _kopf(self, ours: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
+        configuration = await connection.load(self._kubeconfig)
+        credentials = connection.Credentials(configuration)
+        session = connection.open_session(configuration, credentials, self._monitor.observed)
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)
+        def login(**_: Any) -> kopf.AiohttpSession:
+            return kopf.AiohttpSession(server=configuration.host, aiohttp_session=session)
+
+        for kind in WATCHED:
+            _register(registry, kind, self._hand_over(ours, kind, stop))
+        try:
+            await kopf.operator(
+                registry=registry,
+                settings=_settings(self._scope, self._inactivity_seconds),
+                standalone=True,
+                clusterwide=not self._scope.namespaces,
+                namespaces=self._scope.namespaces,
+                stop_flag=stop,
+            )
+        finally:
+            await session.close()
+            await credentials.close()
+
+    def _hand_over(
+        self, ours: asyncio.AbstractEventLoop, kind: Kind, stop: threading.Event
+    ) -> Callable[..., Any]:
+        async def hand_over(event: dict[str, Any], **_: Any) -> None:
+            # What an informer that was given up still says is old.
+            if not stop.is_set():
+                ours.call_soon_threadsafe(self._on_event, kind, event["type"], event["object"])
+
+        return hand_over
+
+
+def _register(registry: kopf.OperatorRegistry, kind: Kind, handler: Callable[..., Any]) -> None:
+    watched = kopf.on.event(kind.group, kind.version, kind.plural, id=kind.plural, registry=registry)
+    watched(handler)
+
+
+def _settings(scope: Scope, inactivity_seconds: float) -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.process.ultimate_exiting_timeout = None
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 5
+    settings.networking.error_backoffs = (0.5, 1, 2, 4)
+    settings.watching.server_timeout = _SERVER_TIMEOUT_SECONDS
+    settings.watching.inactivity_timeout = inactivity_seconds
+    settings.watching.chunk_size = _PAGE
+    # A task for each object that changed, kept for the next change: thousands after a list.
+    settings.queueing.idle_timeout = 0.1
+    settings.queueing.exit_timeout = 0.1
+    for kind in OWNED_AND_WATCHED:
+        settings.watching.label_selectors[kind.group, kind.version, kind.plural] = GROUP_LABEL
+    if scope.group_selector:
+        settings.watching.label_selectors[GROUP.group, GROUP.version, GROUP.plural] = (
+            scope.group_selector
+        )
+    return settings
