@@ -247,9 +247,7 @@ _ERRORS: Final[dict[int, type[errors.ApiError]]] = {
 }
 
 
-def _refusal(
-    what: str, status: int, content: bytes, headers: Mapping[str, str]
-) -> errors.ApiError:
+def _refusal(what: str, status: int, content: bytes, headers: Mapping[str, str]) -> errors.ApiError:
     message, causes = _told(content)
     if status == 403 and "NamespaceTerminating" in causes:
         return errors.NamespaceEndingError(what, status, message)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.rest import RESTClientObject
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
+    from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientSession
 
 _CONNECTIONS = 100
 
@@ -35,13 +34,15 @@ async def load(kubeconfig: Path | None) -> Configuration:
     configuration = Configuration()
     try:
         if kubeconfig is not None:
-            await config.load_kube_config(
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=str(kubeconfig),
                 client_configuration=configuration,
                 persist_config=False,
             )
         else:
-            config.load_incluster_config(client_configuration=configuration)
+            config.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=configuration
+            )
     except ConfigException as error:
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "this is no pod (--kubeconfig FILE?)"
         raise NoClusterError(f"{where}: {error}") from error
@@ -65,13 +66,13 @@ class Credentials:
 
     async def close(self) -> None:
         """Close what reading a token may have opened."""
-        await self._api.close()
+        await self._api.close()  # type: ignore[no-untyped-call]
 
 
 class _Sessions(RESTClientObject):
     """Opens sessions with the TLS of a configuration."""
 
-    def session(self, middlewares: Sequence[Any]) -> aiohttp.ClientSession:
+    def session(self, middlewares: Sequence[Any]) -> ClientSession:
         self.configuration.client_session_kwargs = {"middlewares": tuple(middlewares)}
         return self._create_pool_manager()
 
@@ -80,13 +81,11 @@ def open_session(
     configuration: Configuration,
     credentials: Credentials,
     observed: Callable[[ClientRequest, ClientResponse], None] | None = None,
-) -> aiohttp.ClientSession:
+) -> ClientSession:
     """A session whose every request carries fresh credentials. `observed` sees each answer once
     its headers are there. Must be called in the loop that uses the session."""
 
-    async def authenticate(
-        request: ClientRequest, handler: ClientHandlerType
-    ) -> ClientResponse:
+    async def authenticate(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         request.headers.update(await credentials.headers())
         response = await handler(request)
         if observed is not None:

@@ -1,16 +1,16 @@
 """What can go wrong between the operator and the API server.
 
-    ApiError                     anything that the API server, or the way to it, refused
-      UnreachableError           no answer: connection refused or cut, deadline passed
-      BusyError                  429 or 503, with `retry_after` seconds when the server said so
-      ConflictError              409: changed meanwhile, or a field belongs to somebody else
-      NamespaceEndingError       the namespace is being deleted: nothing can be made there
-      NotFoundError              404
-      GoneError                  410: the version that was asked for is too old
-      ForbiddenError             403: the message names the verb that is missing
-      InvalidError               400 or 422: the object is refused as it is
-      ServerError                other 5xx
-    NotLeadingError              a write was held back: the lease is not certain enough
+ApiError                     anything that the API server, or the way to it, refused
+  UnreachableError           no answer: connection refused or cut, deadline passed
+  BusyError                  429 or 503, with `retry_after` seconds when the server said so
+  ConflictError              409: changed meanwhile, or a field belongs to somebody else
+  NamespaceEndingError       the namespace is being deleted: nothing can be made there
+  NotFoundError              404
+  GoneError                  410: the version that was asked for is too old
+  ForbiddenError             403: the message names the verb that is missing
+  InvalidError               400 or 422: the object is refused as it is
+  ServerError                other 5xx
+NotLeadingError              a write was held back: the lease is not certain enough
 """
 
 from __future__ import annotations

@@ -33,9 +33,6 @@ _STEADY_SECONDS: Final = 300.0
 _SERVER_TIMEOUT_SECONDS: Final = 300
 _PAGE: Final = 500
 
-Handler = "Callable[[Kind, str | None, dict[str, Any]], None]"
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """`namespaces` empty: everywhere. `group_selector` limits which groups are served."""
@@ -97,7 +94,7 @@ class Informer:
         def body() -> None:
             try:
                 asyncio.run(self._kopf(loop, stop))
-            except Exception:  # whatever it is, it is started again
+            except Exception:  # noqa: BLE001 - whatever it is, kopf is started again
                 _LOG.exception("the informer ended with a fault")
             finally:
                 loop.call_soon_threadsafe(ended.set)
@@ -160,7 +157,9 @@ class Informer:
 
 
 def _register(registry: kopf.OperatorRegistry, kind: Kind, handler: Callable[..., Any]) -> None:
-    watched = kopf.on.event(kind.group, kind.version, kind.plural, id=kind.plural, registry=registry)
+    watched = kopf.on.event(
+        kind.group, kind.version, kind.plural, id=kind.plural, registry=registry
+    )
     watched(handler)
 
 

@@ -63,8 +63,7 @@ needs to give the operator the right to list them; PodMonitors may not exist as 
 WATCHED: Final = (GROUP, *OWNED_AND_WATCHED)
 
 _BY_NAME: Final = {
-    (kind.api_version, kind.name): kind
-    for kind in (*WATCHED, SECRET, EVENT, POD_MONITOR, LEASE)
+    (kind.api_version, kind.name): kind for kind in (*WATCHED, SECRET, EVENT, POD_MONITOR, LEASE)
 }
 
 

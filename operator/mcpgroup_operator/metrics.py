@@ -101,7 +101,9 @@ class Metrics:
             registry=registry,
         )
         self._lists = Counter(
-            f"{_PREFIX}list_operations", "Lists that refreshed the store.", ["kind"],
+            f"{_PREFIX}list_operations",
+            "Lists that refreshed the store.",
+            ["kind"],
             registry=registry,
         )
         self._list_errors = Counter(

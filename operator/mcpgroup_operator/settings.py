@@ -37,7 +37,7 @@ class Settings:
     watch_selector: str
     """Label selector over groups; empty: all."""
     pods: str
-    """How gateway pods are asked: `direct`, at their address, or `proxy`, through the API server."""
+    """How gateway pods are asked: `direct` at their address, `proxy` through the API server."""
     pod_admin_port: int
     """The port of gateway pods that answers `/status`."""
     admin_host: str

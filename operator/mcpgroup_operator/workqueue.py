@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Awaitable, Callable, Hashable
     from random import Random
 
     K = TypeVar("K", bound=Hashable)
@@ -78,7 +78,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._observer.retried()
         doublings = min(failures - 1, _MAX_DOUBLINGS)
-        longest = min(FIRST_BACKOFF_SECONDS * 2**doublings, MAX_BACKOFF_SECONDS)
+        longest = min(FIRST_BACKOFF_SECONDS * float(2**doublings), MAX_BACKOFF_SECONDS)
         delay = max(at_least, longest * (0.5 + self._random.random() / 2))
         self.add_after(key, delay, now)
         return delay
@@ -146,7 +146,7 @@ class Workers(Generic[K]):
     def __init__(
         self,
         queue: WorkQueue[K],
-        work: Callable[[K], object],
+        work: Callable[[K], Awaitable[None]],
         clock: Callable[[], float],
         count: int,
     ) -> None:
@@ -185,9 +185,7 @@ class Workers(Generic[K]):
                 await self._wait()
                 continue
             try:
-                result = self._work(key)
-                if asyncio.iscoroutine(result):
-                    await result
+                await self._work(key)
             finally:
                 self._queue.done(key, self._clock())
                 self._changed.set()
