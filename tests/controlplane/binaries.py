@@ -51,6 +51,16 @@ def control_plane() -> dict[str, Path]:
         return {"etcd": _etcd(), **_kubernetes()}
 
 
+def kubectl() -> Path:
+    """kubectl alone, for a cluster that is there already.
+
+    Raises `CannotBuildError`.
+    """
+    cache().mkdir(parents=True, exist_ok=True)
+    with _alone(cache() / "lock"):
+        return _kubernetes(["kubectl"])["kubectl"]
+
+
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
@@ -58,9 +68,9 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _kubernetes() -> dict[str, Path]:
+def _kubernetes(programs: Sequence[str] = KUBERNETES_PROGRAMS) -> dict[str, Path]:
     folder = cache() / f"kubernetes-{KUBERNETES_VERSION}"
-    found = {name: _found(name, folder / "bin") for name in KUBERNETES_PROGRAMS}
+    found = {name: _found(name, folder / "bin") for name in programs}
     missing = [name for name, path in found.items() if path is None]
     if missing:
         _build_kubernetes(folder, missing)

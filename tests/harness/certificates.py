@@ -7,62 +7,87 @@ import ipaddress
 import ssl
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_KEY_BEGINS: Final = b"-----BEGIN PRIVATE KEY-----"
 
 
 class Authority:
-    """`pem` is its certificate; `server_context` makes a TLS server of a name or IP address."""
+    """`pem` is its certificate; it signs certificates of TLS servers and of users of an API server.
 
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mcpgroup tests")])
-        self._certificate = self._sign(
-            self._name,
-            self._key,
-            x509.BasicConstraints(ca=True, path_length=0),
-            x509.KeyUsage(
-                digital_signature=True,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                key_cert_sign=True,
-                crl_sign=True,
-                encipher_only=False,
-                decipher_only=False,
-            ),
-        )
+    `saved` is what an earlier one's `save` gave: the same authority in another process.
+    """
+
+    def __init__(self, saved: bytes | None = None) -> None:
+        if saved is not None:
+            self._restore(saved)
+        else:
+            self._key = ec.generate_private_key(ec.SECP256R1())
+            self._name = _name("mcpgroup tests")
+            self._certificate = self._sign(
+                self._name,
+                self._key,
+                x509.BasicConstraints(ca=True, path_length=0),
+                x509.KeyUsage(
+                    digital_signature=True,
+                    content_commitment=False,
+                    key_encipherment=False,
+                    data_encipherment=False,
+                    key_agreement=False,
+                    key_cert_sign=True,
+                    crl_sign=True,
+                    encipher_only=False,
+                    decipher_only=False,
+                ),
+            )
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def server_context(self, host: str) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name: x509.GeneralName
-        try:
-            name = x509.IPAddress(ipaddress.ip_address(host))
-        except ValueError:
-            name = x509.DNSName(host)
-        certificate = self._sign(
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)]),
-            key,
-            x509.SubjectAlternativeName([name]),
+    def save(self) -> bytes:
+        """Certificate and key, PEM."""
+        return _pem(self._certificate, self._key)
+
+    def server(self, *hosts: str) -> bytes:
+        """Certificate and key, PEM, of a TLS server with these names and IP addresses."""
+        names: list[x509.GeneralName] = []
+        for host in hosts:
+            try:
+                names.append(x509.IPAddress(ipaddress.ip_address(host)))
+            except ValueError:
+                names.append(x509.DNSName(host))
+        return self._issue(_name(hosts[0]), x509.SubjectAlternativeName(names))
+
+    def user(self, name: str, groups: Sequence[str] = ()) -> bytes:
+        """Certificate and key, PEM, of a user as an API server reads them."""
+        return self._issue(
+            _name(name, groups), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         )
+
+    def server_context(self, host: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "server.pem"
-            path.write_bytes(
-                certificate.public_bytes(serialization.Encoding.PEM)
-                + key.private_bytes(
-                    serialization.Encoding.PEM,
-                    serialization.PrivateFormat.PKCS8,
-                    serialization.NoEncryption(),
-                )
-            )
+            path.write_bytes(self.server(host))
             context.load_cert_chain(path)
         return context
+
+    def _restore(self, saved: bytes) -> None:
+        key = serialization.load_pem_private_key(saved[saved.index(_KEY_BEGINS) :], None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self._key = key
+        self._certificate = x509.load_pem_x509_certificate(saved)
+        self._name = self._certificate.subject
+
+    def _issue(self, name: x509.Name, *extensions: x509.ExtensionType) -> bytes:
+        key = ec.generate_private_key(ec.SECP256R1())
+        return _pem(self._sign(name, key, *extensions), key)
 
     def _sign(
         self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *extensions: x509.ExtensionType
@@ -85,3 +110,25 @@ class Authority:
             critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
             builder = builder.add_extension(extension, critical)
         return builder.sign(self._key, hashes.SHA256())
+
+
+def signing_key() -> bytes:
+    """A key, PEM, that an API server signs service account tokens with, and verifies them."""
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+
+def _name(common: str, organisations: Sequence[str] = ()) -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organisations]
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _pem(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

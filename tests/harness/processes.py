@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 _KEPT_BYTES = 1_000_000
+
+# The kernel kills the process when the thread that started it ends, killed or not.
+_TETHER = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("its parent is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def tethered(command: Sequence[str]) -> list[str]:
+    """The command, ended when the calling process ends in whatever way. It starts with a path.
+
+    For processes started by the main thread: threads that end count as parents that end.
+    """
+    return [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()), *command]
 
 
 class Running:
