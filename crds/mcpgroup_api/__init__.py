@@ -2,10 +2,20 @@
 
 `McpServerGroup.model_validate(data)` takes plain data as a YAML or JSON parser gives it and raises
 `pydantic.ValidationError`; rules over several fields come as one error of type `rules.RULES`.
-`warnings(group)` has what is allowed and still probably a mistake.
+`warnings(group)` has what is allowed and still probably a mistake. `gateway_view(group)` is what a
+gateway is given of it, `parse_rendered(data)` reads that, and `config_hash(content)` names it.
 """
 
 from mcpgroup_api.advice import Advice, warnings
+from mcpgroup_api.deployment import (
+    Gateway,
+    LogLevel,
+    Monitoring,
+    RequestLog,
+    Service,
+    ServiceType,
+    SessionAffinity,
+)
 from mcpgroup_api.fields import PATTERNS, Model
 from mcpgroup_api.group import API_VERSION, KIND, McpServerGroup, McpServerGroupSpec, Metadata
 from mcpgroup_api.members import (
@@ -22,6 +32,24 @@ from mcpgroup_api.members import (
     Tls,
     Transport,
     ValueSource,
+)
+from mcpgroup_api.network import (
+    IpBlock,
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+    NetworkPeer,
+    NetworkPolicy,
+)
+from mcpgroup_api.pod_rules import RESERVED_PREFIXES, RESERVED_VARIABLES
+from mcpgroup_api.podspec import (
+    Affinity,
+    PodVariable,
+    PullSecret,
+    Resources,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
 )
 from mcpgroup_api.policies import (
     Canary,
@@ -44,6 +72,7 @@ from mcpgroup_api.policies import (
     Strategy,
     TenantSource,
 )
+from mcpgroup_api.rendered import Rendered, config_hash, gateway_view, parse_rendered
 from mcpgroup_api.rules import OWN_HEADERS, RULES, Violation
 
 __all__ = [
@@ -51,44 +80,70 @@ __all__ = [
     "KIND",
     "OWN_HEADERS",
     "PATTERNS",
+    "RESERVED_PREFIXES",
+    "RESERVED_VARIABLES",
     "RULES",
     "Advice",
+    "Affinity",
     "Canary",
     "CircuitBreaker",
     "ConsistentHash",
     "Drain",
     "EnvVariable",
     "Era",
+    "Gateway",
     "HashKey",
     "Header",
     "Health",
     "HttpSource",
+    "IpBlock",
     "Isolation",
+    "LabelOperator",
+    "LabelRequirement",
+    "LabelSelector",
     "Limits",
     "Locality",
     "LocalityMode",
+    "LogLevel",
     "McpServerGroup",
     "McpServerGroupSpec",
     "Member",
     "MemberBreaker",
     "Metadata",
     "Model",
+    "Monitoring",
     "NameFilter",
     "Naming",
+    "NetworkPeer",
+    "NetworkPolicy",
+    "PodVariable",
     "PrefixMode",
     "Provides",
+    "PullSecret",
     "Recovery",
+    "Rendered",
+    "RequestLog",
+    "Resources",
     "Retry",
     "Route",
     "RouteMatch",
     "SecretKeyRef",
+    "Service",
+    "ServiceType",
+    "SessionAffinity",
     "Sessions",
     "StdioSource",
     "Strategy",
+    "TaintEffect",
     "TenantSource",
     "Tls",
+    "Toleration",
+    "TolerationOperator",
     "Transport",
     "ValueSource",
     "Violation",
+    "config_hash",
+    "gateway_view",
+    "parse_rendered",
     "warnings",
 ]

@@ -31,6 +31,20 @@ class Model(BaseModel):
 
 
 GROUP_NAME: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+_GROUP: Final = "[0-9A-Fa-f]{1,4}"
+IPV6: Final = (
+    "("
+    + "|".join(
+        [
+            rf"({_GROUP}:){{7}}{_GROUP}",
+            *[rf"({_GROUP}:){{1,{7 - n}}}(:{_GROUP}){{1,{n}}}" for n in range(1, 7)],
+            rf":((:{_GROUP}){{1,7}}|:)",
+            rf"({_GROUP}:){{1,7}}:",
+        ]
+    )
+    + ")"
+)
+"""An address of IPv6 without an IPv4 one at its end."""
 DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 REFERENCE_KEY: Final = r"^(\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*)$"
@@ -40,6 +54,20 @@ ONE_LINE: Final = r"^[^\x00-\x1f\x7f]*$"
 LINES: Final = r"^[^\x00-\x08\x0b-\x1f\x7f]*$"
 SEPARATOR: Final = r"^[_.]{1,4}$"
 HOST: Final = r"^([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
+LABEL_KEY: Final = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
+)
+LABEL_VALUE: Final = r"^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$"
+QUANTITY: Final = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
+VARIABLE_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
+IMAGE: Final = r"^[A-Za-z0-9][-A-Za-z0-9._:/@+]*$"
+LOG_FILE: Final = r"^(-|/tmp/[A-Za-z0-9][-._A-Za-z0-9]*)$"
+_OCTET: Final = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+CIDR: Final = (
+    rf"^({_OCTET}(\.{_OCTET}){{3}}/(3[0-2]|[12]?[0-9])"
+    rf"|{IPV6}/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))$"
+)
 ORIGIN: Final = r"^[a-z][-a-z0-9+.]*://[^\x00-\x20\x7f/?#@\\]+$"
 
 PATTERNS: Final[dict[str, str]] = {
@@ -53,6 +81,13 @@ PATTERNS: Final[dict[str, str]] = {
     LINES: "text without control characters other than tab and new line",
     SEPARATOR: "one to four of '_' and '.'",
     HOST: "a host name or address, with or without a port, as in 'mcp.example.com:8080'",
+    LABEL_KEY: "letters, digits, '-', '_' and '.', with or without a domain, as in 'team.dev/name'",
+    LABEL_VALUE: "empty, or letters, digits, '-', '_' and '.', as in the value of a label",
+    QUANTITY: "a quantity, as in 500m, 2 or 256Mi",
+    VARIABLE_NAME: "letters, digits and '_', not starting with a digit",
+    IMAGE: "an image, as in 'registry.example.com/mcpgroup-gateway:1.0'",
+    LOG_FILE: "'-' or a file in /tmp, as in '/tmp/requests.log'",
+    CIDR: "a range of addresses, as in '10.0.0.0/8'",
     ORIGIN: "an origin, scheme and host without a path, as in 'https://app.example.com'",
 }
 """What each pattern allows, in words that follow "must be"."""
@@ -99,6 +134,10 @@ Name = Annotated[str, Field(pattern=ONE_LINE, min_length=1, max_length=512)]
 """Name of a tool or prompt, URI of a resource, or an fnmatch pattern over them."""
 Label = Annotated[str, Field(pattern=ONE_LINE, min_length=1, max_length=63)]
 Tenant = Annotated[str, Field(pattern=ONE_LINE, min_length=1, max_length=253)]
+LabelKey = Annotated[str, Field(pattern=LABEL_KEY, min_length=1, max_length=253)]
+"""Key of a label or an annotation."""
+LabelValue = Annotated[str, Field(pattern=LABEL_VALUE, max_length=63)]
+AnnotationValue = Annotated[str, Field(max_length=8192)]
 Host = Annotated[str, Field(pattern=HOST, min_length=1, max_length=260)]
 Origin = Annotated[str, Field(pattern=ORIGIN, min_length=1, max_length=300)]
 Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=256)]

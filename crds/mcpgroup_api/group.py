@@ -7,8 +7,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from mcpgroup_api import rules
+from mcpgroup_api.deployment import Gateway, Monitoring, Service
 from mcpgroup_api.fields import LINES, GroupName, Host, Model, Namespace, Origin
 from mcpgroup_api.members import Member, NameFilter
+from mcpgroup_api.network import NetworkPolicy
 from mcpgroup_api.policies import (
     Canary,
     CircuitBreaker,
@@ -72,6 +74,8 @@ class McpServerGroupSpec(Model):
 
     description: Annotated[str, Field(pattern=LINES, max_length=4096)] = ""
     """Told to clients as the description of the server."""
+    replicas: Annotated[int, Field(ge=0, le=100)] = 2
+    """Gateway pods, not members. `kubectl scale` and autoscalers write it."""
     strategy: Annotated[Strategy, Field(strict=False)] = Strategy.ROUND_ROBIN
     """How one of several members is chosen for a call."""
     consistent_hash: ConsistentHash = ConsistentHash()
@@ -119,6 +123,14 @@ class McpServerGroupSpec(Model):
     """Values of `Origin` that are served besides requests without one."""
     drain: Drain = Drain()
     """How a replica ends."""
+    service: Service = Service()
+    """The Service in front of the gateway pods."""
+    gateway: Gateway = Gateway()
+    """The gateway pods."""
+    network_policy: NetworkPolicy = NetworkPolicy()
+    """Whether a NetworkPolicy guards the gateway pods, and whom it lets through."""
+    monitoring: Monitoring = Monitoring()
+    """What is made for the Prometheus operator."""
 
     @model_validator(mode="after")
     def _group_rules(self) -> Self:

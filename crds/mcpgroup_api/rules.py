@@ -78,7 +78,7 @@ def member(entry: Member) -> Iterator[Violation]:
         yield Violation((), "must have exactly one source: http or stdio")
     if entry.http is not None:
         names = [header.name.lower() for header in entry.http.headers]
-        for index, first in _repeated(names):
+        for index, first in repeated(names):
             yield Violation(
                 ("http", "headers", index, "name"),
                 f"must be unique without regard to case: headers[{first}] has the same name",
@@ -90,7 +90,7 @@ def member(entry: Member) -> Iterator[Violation]:
                     "must be a header that the gateway does not make itself",
                 )
         forwarded = [name.lower() for name in entry.http.forward_headers]
-        for index, first in _repeated(forwarded):
+        for index, first in repeated(forwarded):
             yield Violation(
                 ("http", "forwardHeaders", index),
                 f"must be unique without regard to case: forwardHeaders[{first}] is the same name",
@@ -105,7 +105,7 @@ def member(entry: Member) -> Iterator[Violation]:
     if entry.era == "Modern" and entry.transport == "Sse":
         yield Violation(("era",), "must be Auto or Legacy: the Sse transport is older than Modern")
     if entry.stdio is not None:
-        for index, first in _repeated([variable.name for variable in entry.stdio.env]):
+        for index, first in repeated([variable.name for variable in entry.stdio.env]):
             yield Violation(
                 ("stdio", "env", index, "name"),
                 f"must be unique: env[{first}] has the same name",
@@ -141,7 +141,7 @@ def route_match(match: RouteMatch) -> Iterator[Violation]:
 def spec(group: McpServerGroupSpec) -> Iterator[Violation]:
     """The rules that look at members and policies together."""
     names = [entry.name for entry in group.members]
-    for index, first in _repeated(names):
+    for index, first in repeated(names):
         yield Violation(
             ("members", index, "name"), f"must be unique: members[{first}] has the same name"
         )
@@ -151,7 +151,7 @@ def spec(group: McpServerGroupSpec) -> Iterator[Violation]:
         for index, name in enumerate(route.members):
             if name not in names:
                 yield Violation(("routes", number, "members", index), known)
-        for index, first in _repeated(route.members):
+        for index, first in repeated(route.members):
             yield Violation(
                 ("routes", number, "members", index),
                 f"must be unique: members[{first}] of this route is the same member",
@@ -183,7 +183,7 @@ def spec(group: McpServerGroupSpec) -> Iterator[Violation]:
         )
 
 
-def _repeated(names: Sequence[str]) -> Iterator[tuple[int, int]]:
+def repeated(names: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Index of each repetition, with the index of the first of its kind."""
     seen: dict[str, int] = {}
     for index, name in enumerate(names):

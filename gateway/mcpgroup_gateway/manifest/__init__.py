@@ -8,14 +8,13 @@ Both are strict: an unknown field at any depth is a fault. Both raise `ManifestE
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from mcpgroup_api import API_VERSION, KIND, McpServerGroup, warnings
+from mcpgroup_api import API_VERSION, KIND, McpServerGroup, config_hash, warnings
 from mcpgroup_gateway.manifest.documents import MAX_BYTES, Document, parse
 from mcpgroup_gateway.manifest.faults import Fault, ManifestError, dotted
 from mcpgroup_gateway.manifest.sentences import nulls, sentences
@@ -78,7 +77,7 @@ def load(source: bytes, *, name: str) -> Manifest:
     return Manifest(
         source=name,
         group=group,
-        digest=f"sha256:{hashlib.sha256(source).hexdigest()}",
+        digest=config_hash(source),
         warnings=tuple(
             Fault(document.line(path), dotted(path), text) for path, text in warnings(group)
         ),

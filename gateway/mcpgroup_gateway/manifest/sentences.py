@@ -91,6 +91,8 @@ def _allowed(schema: dict[str, Any]) -> str:
             return "true or false"
         case "integer":
             return f"a whole number{_range(schema.get('minimum'), schema.get('maximum'))}"
+        case "number":
+            return f"a number{_range(schema.get('minimum'), schema.get('maximum'))}"
         case "array":
             return f"a list{_count(schema.get('minItems'), schema.get('maxItems'), 'entries')}"
         case "object":
@@ -105,7 +107,7 @@ def _allowed(schema: dict[str, Any]) -> str:
     return "a value"
 
 
-def _range(lower: int | None, upper: int | None) -> str:
+def _range(lower: float | None, upper: float | None) -> str:
     if lower is None or upper is None:
         return ""
     return f" from {lower} to {upper}"

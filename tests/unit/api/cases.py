@@ -354,9 +354,9 @@ REJECTED: list[Case] = [
         "a source that comes later", member(container={}), (f"{M}.container", "unknown field")
     ),
     _rejected(
-        "replicas, which come later",
-        {"replicas": 2},
-        ("spec.replicas", "allowed: description, strategy"),
+        "a store, which comes later",
+        {"store": {}},
+        ("spec.store", "allowed: description, replicas, strategy"),
     ),
     _rejected(
         "affinity, which comes later",
