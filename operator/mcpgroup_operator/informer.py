@@ -33,7 +33,6 @@ _STEADY_SECONDS: Final = 300.0
 _SERVER_TIMEOUT_SECONDS: Final = 300
 _PAGE: Final = 500
 
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """`namespaces` empty: everywhere. `group_selector` limits which groups are served."""
