@@ -19,8 +19,9 @@ import aiohttp
 from tests.harness.processes import until
 
 from mcpgroup_gateway import manifest
-from mcpgroup_gateway import replica as replica_module
-from mcpgroup_gateway.replica import Replica, RunOptions
+from mcpgroup_gateway.replica import recording
+from mcpgroup_gateway.replica.composition import Replica
+from mcpgroup_gateway.replica.options import RunOptions
 from mcpgroup_gateway.wire.sse import EventParser
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ async def inside(path: Path, **spec: Any) -> AsyncIterator[Inside]:
     options = RunOptions(str(path), port=0, admin_port=0)
     log = _Faults()
     root = logging.getLogger()
-    with mock.patch.object(replica_module, "configure_logging"):
+    with mock.patch.object(recording, "configure_logging"):
         replica = Replica(options, manifest.read(str(path)))
     root.addHandler(log)
     connector = aiohttp.TCPConnector(limit=0)

@@ -83,6 +83,20 @@ async def test_many_stubborn_members_are_ended_at_the_same_time() -> None:
         assert alive(pids) == []
 
 
+async def test_processes_of_sessions_are_ended_at_the_same_time_as_those_of_members() -> None:
+    async with Gateway(members=[faulty("a", *STUBBORN, isolation="PerSession")]) as gateway:
+        await gateway.all_ready()
+        session = await gateway.open_session()
+        assert (await gateway.call("echo", {"text": "x"}, session=session)).status == 200
+        pids = below(gateway)
+        assert len(pids) >= 4  # two processes with a child each
+        began = time.monotonic()
+        assert await gateway.terminate(20) == 0
+        # 2 s of quiet, then 4 s until a stubborn process is killed; one after the other it is 10.
+        assert time.monotonic() - began < 8.5
+        assert alive(pids) == []
+
+
 async def test_members_end_by_themselves_when_the_gateway_is_killed() -> None:
     async with Gateway(members=[faulty("a"), faulty("b", "--ignore-sigterm")]) as gateway:
         await gateway.all_ready()

@@ -75,11 +75,12 @@ def run(
     if log_format is None:
         log_format = LogFormat.CONSOLE if sys.stderr.isatty() else LogFormat.JSON
 
-    from mcpgroup_gateway import replica
+    from mcpgroup_gateway.replica.options import RunOptions
+    from mcpgroup_gateway.replica.running import run as run_replica
 
     raise typer.Exit(
-        replica.run(
-            replica.RunOptions(
+        run_replica(
+            RunOptions(
                 manifest_path=manifest,
                 host=host,
                 port=port,

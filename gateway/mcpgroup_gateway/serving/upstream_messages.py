@@ -21,7 +21,7 @@ from mcpgroup_gateway.wire.envelope import (
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
-    from mcpgroup_gateway.members.upstream import Upstream
+    from mcpgroup_gateway.members.upstream import MemberFailure, Upstream
     from mcpgroup_gateway.serving.attempts import Attempt
     from mcpgroup_gateway.serving.context import Context
     from mcpgroup_gateway.serving.sessions import SessionTable
@@ -35,16 +35,29 @@ class UpstreamMessages:
         self.context = context
         self._sessions = sessions
 
-    async def opened(self, owner: str, endpoint: Endpoint, upstream: Upstream) -> None:
+    async def opened(self, owner: str, endpoint_id: str, upstream: Upstream) -> None:
         """A new upstream session of a caller gets the level that its client asked for, and knows
         nothing of the lists that the one before it showed."""
+        endpoint = self._endpoint(endpoint_id)
+        if endpoint is None:
+            return
         self.context.catalogues.forget_overlay(owner, endpoint.member)
         session = self._sessions.get(owner)
         if session is not None and not session.closed and session.log_level is not None:
             await tell_level(upstream, session.log_level)
 
-    def heard(self, owner: str, endpoint: Endpoint, upstream: Upstream, message: Message) -> None:
+    def lost(self, endpoint_id: str, failure: MemberFailure) -> None:
+        """A caller's own upstream session ended by itself."""
+        supervisor = self.context.supervisors.get(endpoint_id)
+        if supervisor is not None:
+            supervisor.probe_now()
+        self.context.subscriptions.look_again()
+
+    def heard(self, owner: str, endpoint_id: str, upstream: Upstream, message: Message) -> None:
         """A notification of a caller's own upstream session that belongs to no call."""
+        endpoint = self._endpoint(endpoint_id)
+        if endpoint is None:
+            return
         session = self._sessions.get(owner)
         if self.context.is_about_lists(endpoint, message, upstream, session):
             return
@@ -60,8 +73,10 @@ class UpstreamMessages:
         ):
             session.push(encode_notification(method, message.params))
 
-    def asked(self, owner: str, endpoint: Endpoint, upstream: Upstream, message: Message) -> None:
+    def asked(self, owner: str, endpoint_id: str, upstream: Upstream, message: Message) -> None:
         """A request of a member that is about no call in particular: it goes to the session."""
+        if self._endpoint(endpoint_id) is None:
+            return
         session = self._sessions.get(owner)
         method, raw_id = message.method or "", message.raw_id
         if session is None or method not in may_be_asked(session.client.capabilities):
@@ -81,11 +96,15 @@ class UpstreamMessages:
         if question is None:
             upstream.respond(response_of(method, raw_id, None))
             return
-        attempts += self.context.in_flight.on(endpoint.id, upstream)
+        attempts += self.context.in_flight.on(endpoint_id, upstream)
         for attempt in attempts:  # one of them waits for the client, and nobody knows which
             attempt.pause_clock()
         if not session.push_request(question.request):
             self.context.questions.end(question)
+
+    def _endpoint(self, endpoint_id: str) -> Endpoint | None:
+        """None when the member was removed meanwhile."""
+        return self.context.group.endpoints.get(endpoint_id)
 
     def _taken_back(self, upstream: Upstream, message: Message) -> None:
         try:
