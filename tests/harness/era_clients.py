@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import json
 from itertools import count
@@ -125,7 +126,7 @@ class Stream(Heard):
             await self.end()
 
 
-class Client:
+class Client(abc.ABC):
     """What clients of both eras can do; a tool is named with its member, which is pinned."""
 
     era = ""
@@ -200,13 +201,15 @@ class Client:
         answer = await self.ask("tools/list", {})
         return {tool["name"] for tool in answer["result"]["tools"]}
 
+    @abc.abstractmethod
     def _own(
         self, method: str, params: dict[str, Any], log_level: str | None
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        raise NotImplementedError
+        """The params and headers of a request as this era has them."""
 
+    @abc.abstractmethod
     async def cancel(self, stream: Stream) -> None:
-        raise NotImplementedError
+        """Give a request up in the way of the era."""
 
 
 class LegacyClient(Client):

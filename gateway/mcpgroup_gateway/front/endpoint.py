@@ -16,6 +16,7 @@ from mcpgroup_gateway.front.checks import (
     is_text,
     read_accept,
 )
+from mcpgroup_gateway.front.load import Load
 from mcpgroup_gateway.front.modern import check_legacy, is_modern
 from mcpgroup_gateway.front.modern_posts import ModernPostHandler
 from mcpgroup_gateway.front.posts import Head, PostHandler
@@ -68,8 +69,9 @@ class Endpoint:
         self._sessions = sessions
         self._observer = observer
         self._clock = clock
-        self._posts = PostHandler(service, sessions, settings, observer, clock)
-        self._modern_posts = ModernPostHandler(service, self._posts, settings, observer, clock)
+        self._load = Load(service, settings, observer)
+        self._posts = PostHandler(service, sessions, self._load, observer, clock)
+        self._modern_posts = ModernPostHandler(service, self._load, observer, clock)
         self.streams = Streams(clock)
         self.draining = False
         self.refusing = False
@@ -79,16 +81,15 @@ class Endpoint:
 
     @property
     def running(self) -> int:
-        return self._posts.running
+        return self._load.running
 
     @property
     def in_flight(self) -> int:
-        return self._requests - self._modern_posts.listening
+        return self._requests - self._load.listening
 
     def update(self, settings: FrontSettings) -> None:
         self._settings = settings
-        self._posts.settings = settings
-        self._modern_posts.settings = settings
+        self._load.settings = settings
         self._policy = AccessPolicy(
             loopback=settings.loopback,
             hosts=settings.allowed_hosts,

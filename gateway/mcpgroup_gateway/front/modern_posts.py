@@ -6,7 +6,7 @@ There is no session: the connection is the call, and its end is the call's end.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.front import replies
 from mcpgroup_gateway.front.modern import (
@@ -33,11 +33,12 @@ from mcpgroup_gateway.wire.protocol import HEADER_MISMATCH, VERSION_HEADER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcpgroup_gateway.front.load import Load
     from mcpgroup_gateway.front.modern import ModernRequest
     from mcpgroup_gateway.front.posts import Channel, Head
     from mcpgroup_gateway.front.replies import Reply
-    from mcpgroup_gateway.front.settings import FrontSettings, Observer
-    from mcpgroup_gateway.serving.interface import Call, Service
+    from mcpgroup_gateway.front.settings import Observer
+    from mcpgroup_gateway.serving.interface import Service
     from mcpgroup_gateway.wire.envelope import Message
 
 logger = logging.getLogger(__name__)
@@ -46,32 +47,16 @@ _DISCOVER: Final = "server/discover"
 _LISTEN: Final = "subscriptions/listen"
 
 
-class Load(Protocol):
-    """Where the calls of both eras are counted, which share a limit."""
-
-    running: int
-
-
 class ModernPostHandler:
-    """Answers POSTs whose header asks for the modern era.
-
-    `listening` counts the subscriptions that are open; they are no calls in flight.
-    """
+    """Answers POSTs whose header asks for the modern era."""
 
     def __init__(
-        self,
-        service: Service,
-        load: Load,
-        settings: FrontSettings,
-        observer: Observer,
-        clock: Callable[[], float],
+        self, service: Service, load: Load, observer: Observer, clock: Callable[[], float]
     ) -> None:
         self._service = service
         self._load = load
         self._observer = observer
         self._clock = clock
-        self.settings = settings
-        self.listening = 0
 
     async def handle(self, head: Head, body: bytes, channel: Channel) -> Reply | None:
         """The answer to a POST; None when it went through the channel."""
@@ -122,20 +107,11 @@ class ModernPostHandler:
             if not streams:
                 text = "Accept must allow text/event-stream for what is listened to"
                 return replies.refusal(406, text, raw_id=raw_id)
-            if self.listening >= self.settings.requests_in_flight:
-                return self._overloaded(method, raw_id)
-            self.listening += 1
-            try:
-                return await self._serve(message, caller, head, channel)
-            finally:
-                self.listening -= 1
-        if self._load.running >= self.settings.requests_in_flight:
-            return self._overloaded(method, raw_id)
-        self._load.running += 1
-        try:
-            return await self._serve(message, caller, head, channel)
-        finally:
-            self._load.running -= 1
+            if not self._load.may_listen:
+                return self._load.refuse(method, raw_id)
+        elif self._load.is_full:
+            return self._load.refuse(method, raw_id)
+        return await self._serve(message, caller, head, channel)
 
     def _check_param_headers(self, asked: ModernRequest, caller: Caller) -> None:
         if asked.name is None:
@@ -144,11 +120,6 @@ class ModernPostHandler:
         fault = check_param_headers(declared, asked.arguments, caller.headers.items())
         if fault is not None:
             raise Refused(HEADER_MISMATCH, fault)
-
-    def _overloaded(self, method: str, raw_id: bytes) -> Reply:
-        self._observer.request_refused("overloaded")
-        self._observer.request_answered(method, "overloaded", 0.0)
-        return replies.overloaded(self._service.name, raw_id)
 
     async def _discover(self, raw_id: bytes, caller: Caller) -> Reply:
         began = self._clock()
@@ -164,7 +135,8 @@ class ModernPostHandler:
         channel.begin(stream=caller.sink is not None)
         channel.on_gone(lambda: call.cancel("the client disconnected"))
         try:
-            response = await _run(call, raw_id)
+            listens = message.method == _LISTEN
+            response = await self._load.run(call, raw_id, listens=listens)
         finally:
             channel.end()
         if channel.is_open:
@@ -177,14 +149,6 @@ class ModernPostHandler:
             await channel.finish(response)
             return None
         return replies.Reply(status, response)
-
-
-async def _run(call: Call, raw_id: bytes) -> bytes | None:
-    try:
-        return await call.run()
-    except Exception:  # a fault of ours must not become an HTTP 500
-        logger.exception("a call failed inside the gateway")
-        return replies.internal_error(raw_id)
 
 
 def _status(response: bytes, raw_id: bytes) -> int:

@@ -32,8 +32,9 @@ from mcpgroup_gateway.wire.envelope import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mcpgroup_gateway.front.settings import FrontSettings, Observer
-    from mcpgroup_gateway.serving.interface import Call, Service, Sink
+    from mcpgroup_gateway.front.load import Load
+    from mcpgroup_gateway.front.settings import Observer
+    from mcpgroup_gateway.serving.interface import Service, Sink
     from mcpgroup_gateway.serving.session import Session
     from mcpgroup_gateway.serving.sessions import SessionTable
 
@@ -87,13 +88,13 @@ class Channel(Post, Protocol):
 
 
 class PostHandler:
-    """Answers POSTed messages by asking the service; `running` counts the calls in flight."""
+    """Answers POSTed messages of clients with a session, or of plain JSON-RPC clients."""
 
     def __init__(
         self,
         service: Service,
         sessions: SessionTable,
-        settings: FrontSettings,
+        load: Load,
         observer: Observer,
         clock: Callable[[], float],
     ) -> None:
@@ -101,8 +102,7 @@ class PostHandler:
         self._sessions = sessions
         self._observer = observer
         self._clock = clock
-        self.settings = settings
-        self.running = 0
+        self._load = load
 
     async def handle(self, head: Head, body: bytes, channel: Channel) -> Reply | None:
         """The answer to a POST; None when it went through the channel."""
@@ -140,14 +140,9 @@ class PostHandler:
         if method == "ping":
             self._observer.request_answered("ping", "ok", 0.0)
             return replies.answer(encode_result(raw_id, b"{}"))
-        if self.running >= self.settings.requests_in_flight:
-            return self._overloaded(method, raw_id)
+        if self._load.is_full:
+            return self._load.refuse(method, raw_id)
         return await self._call(message, raw_id, session, head, channel)
-
-    def _overloaded(self, method: str, raw_id: bytes) -> Reply:
-        self._observer.request_refused("overloaded")
-        self._observer.request_answered(method, "overloaded", 0.0)
-        return replies.overloaded(self._service.name, raw_id)
 
     async def _call(
         self, message: Message, raw_id: bytes, session: Session | None, head: Head, channel: Channel
@@ -159,16 +154,14 @@ class PostHandler:
         sink = channel.sink if streams else None
         caller = self._caller(session, head, sink)
         call = self._service.begin(message, caller)
-        self.running += 1
         channel.begin(stream=streams, session=session)
         if session is None:
             channel.on_gone(lambda: call.cancel("the client disconnected"))
         else:
             session.call_began(raw_id, call, channel)
         try:
-            result = await self._run(call, raw_id)
+            result = await self._load.run(call, raw_id)
         finally:
-            self.running -= 1
             channel.end()
             if session is not None:
                 session.call_ended(raw_id, call, channel, self._clock())
@@ -212,15 +205,13 @@ class PostHandler:
         if method == "ping":
             self._observer.request_answered("ping", "ok", 0.0)
             return encode_result(raw_id, b"{}")
-        if self.running >= self.settings.requests_in_flight:
-            return self._overloaded(method, raw_id).body
+        if self._load.is_full:
+            return self._load.refuse(method, raw_id).body
         call = self._service.begin(message, caller)
-        self.running += 1
         session.call_began(raw_id, call, channel)
         try:
-            return await self._run(call, raw_id)
+            return await self._load.run(call, raw_id)
         finally:
-            self.running -= 1
             session.call_ended(raw_id, call, channel, self._clock())
 
     def _caller(self, session: Session | None, head: Head, sink: Sink | None = None) -> Caller:
@@ -235,13 +226,6 @@ class PostHandler:
             session.client,
             session.protocol_version,
         )
-
-    async def _run(self, call: Call, raw_id: bytes) -> bytes | None:
-        try:
-            return await call.run()
-        except Exception:  # a fault of ours must not become an HTTP 500
-            logger.exception("a call failed inside the gateway")
-            return replies.internal_error(raw_id)
 
     async def _initialize(self, message: Message, raw_id: bytes, channel: Channel) -> Reply:
         began = self._clock()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.harness.front import ScriptedService, call, request
 
 from mcpgroup_gateway.front.checks import Accepts
+from mcpgroup_gateway.front.load import Load
 from mcpgroup_gateway.front.posts import Head, PostHandler
 from mcpgroup_gateway.front.settings import FrontSettings
 from mcpgroup_gateway.serving.sessions import SessionTable
@@ -77,8 +78,9 @@ class Bench:
         self.service = ScriptedService()
         self.sessions = SessionTable(max_sessions=1, idle_seconds=100, clock=lambda: 0.0)
         self.observed = Observed()
+        self.load = Load(self.service, FrontSettings(**settings), self.observed)
         self.handler = PostHandler(
-            self.service, self.sessions, FrontSettings(**settings), self.observed, lambda: 0.0
+            self.service, self.sessions, self.load, self.observed, lambda: 0.0
         )
 
     async def post(
@@ -153,7 +155,7 @@ async def test_only_without_a_session_a_disconnect_cancels(with_session: bool) -
     )
     await bench.service.holding.wait()
     assert (channel.gone is None) == with_session
-    assert bench.handler.running == 1
+    assert bench.load.running == 1
     if channel.gone is not None:
         channel.gone()
     else:
@@ -162,4 +164,4 @@ async def test_only_without_a_session_a_disconnect_cancels(with_session: bool) -
     assert reply is not None
     assert bool(reply.body) == with_session
     assert channel.ended
-    assert bench.handler.running == 0
+    assert bench.load.running == 0
