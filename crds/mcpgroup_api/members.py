@@ -132,7 +132,7 @@ class StdioSource(Model):
     idle_seconds: Annotated[int, Field(ge=0, le=86400)] = 0
     """The process is stopped after so long without a call and started by the next; 0: never."""
     memory_limit_mib: Annotated[int, Field(ge=0, le=1048576, alias="memoryLimitMiB")] = 0
-    """Address space the process may take, in MiB; 0: no limit."""
+    """Private writable memory that each of its processes may take, in MiB; 0: no limit."""
 
 
 class Provides(Model):

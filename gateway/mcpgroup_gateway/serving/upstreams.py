@@ -1,8 +1,9 @@
 """Upstream sessions of callers with members that keep one a client (`isolation: PerSession`).
 
 A session is opened on first use, once however many calls wait for it, and closed with its client
-session or when it was idle for long. Callers without a session share one a (tenant, member); all
-anonymous callers are one principal (DESIGN-MCP section 3).
+session or when it was idle for long. Callers without a session share one a member, tenant and set
+of capabilities, but for a call that may be asked, which has one for itself; all anonymous callers
+are one principal (DESIGN-MCP section 3).
 """
 
 from __future__ import annotations
