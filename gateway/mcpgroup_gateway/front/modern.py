@@ -31,6 +31,7 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
+from mcpgroup_gateway.wire.eras import without_envelope
 from mcpgroup_gateway.wire.header_values import decode_header_value
 from mcpgroup_gateway.wire.protocol import (
     CLIENT_CAPABILITIES_KEY,
@@ -44,6 +45,7 @@ from mcpgroup_gateway.wire.protocol import (
     MISSING_CLIENT_CAPABILITY,
     MODERN_VERSIONS,
     NAME_HEADER,
+    NAMED_METHODS,
     UNSUPPORTED_VERSION,
     VERSION_HEADER,
     VERSION_KEY,
@@ -62,8 +64,6 @@ _REMOVED: Final = frozenset(
         "resources/unsubscribe",
     }
 )
-#: Which parameter `Mcp-Name` repeats.
-_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ROUTING_HEADERS: Final = {
     name.lower(): name for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
 }
@@ -208,7 +208,7 @@ def _check_headers(
     if received.get(VERSION_HEADER) != version:
         raise Refused(HEADER_MISMATCH, f"{VERSION_HEADER} differs from {_VERSION}")
     _compare(METHOD_HEADER, received.get(METHOD_HEADER), method, "the method")
-    named_by = _NAMED_BY.get(method)
+    named_by = NAMED_METHODS.get(method)
     if named_by is not None:
         in_body = parse_string(params.get(named_by))
         # A request that names nothing is told so when it is served, if no header says otherwise.
@@ -247,11 +247,7 @@ def _log_level(meta: Mapping[str, Raw]) -> str | None:
 
 def _without_envelope(params: dict[str, Raw], meta: dict[str, Raw]) -> bytes:
     """The params as they go on: what was said to this hop stays here."""
-    rest = {
-        name: raw
-        for name, raw in meta.items()
-        if name not in (_VERSION, _CAPABILITIES, _INFO, _LOG_LEVEL)
-    }
+    rest = without_envelope(meta)
     shown = dict(params)
     if rest:
         shown["_meta"] = Raw(encode_object(rest))

@@ -6,7 +6,7 @@ There is no session: the connection is the call, and its end is the call's end.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.front import replies
 from mcpgroup_gateway.front.modern import (
@@ -28,7 +28,7 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
 )
 from mcpgroup_gateway.wire.param_headers import check_param_headers
-from mcpgroup_gateway.wire.protocol import HEADER_MISMATCH, VERSION_HEADER
+from mcpgroup_gateway.wire.protocol import DISCOVER, HEADER_MISMATCH, LISTEN, VERSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.wire.envelope import Message
 
 logger = logging.getLogger(__name__)
-
-_DISCOVER: Final = "server/discover"
-_LISTEN: Final = "subscriptions/listen"
 
 
 class ModernPostHandler:
@@ -87,7 +84,7 @@ class ModernPostHandler:
             return replies.ACCEPTED
         asked = read_request(message, head.headers.items())
         # Plain JSON-RPC clients send `*/*` and understand no events: who wants them names them.
-        streams = head.accepts.names_events or (method == _LISTEN and head.accepts.events)
+        streams = head.accepts.names_events or (method == LISTEN and head.accepts.events)
         caller = Caller(
             None,
             head.tenant,
@@ -101,9 +98,9 @@ class ModernPostHandler:
         self._check_param_headers(asked, caller)
         check_method(method)
         message.params = Raw(asked.params)
-        if method == _DISCOVER:
+        if method == DISCOVER:
             return await self._discover(raw_id, caller)
-        if method == _LISTEN:
+        if method == LISTEN:
             if not streams:
                 text = "Accept must allow text/event-stream for what is listened to"
                 return replies.refusal(406, text, raw_id=raw_id)
@@ -124,7 +121,7 @@ class ModernPostHandler:
     async def _discover(self, raw_id: bytes, caller: Caller) -> Reply:
         began = self._clock()
         result = await self._service.discover(caller)
-        self._observer.request_answered(_DISCOVER, "ok", self._clock() - began)
+        self._observer.request_answered(DISCOVER, "ok", self._clock() - began)
         return replies.answer(encode_result(raw_id, result))
 
     async def _serve(
@@ -135,7 +132,7 @@ class ModernPostHandler:
         channel.begin(stream=caller.sink is not None)
         channel.on_gone(lambda: call.cancel("the client disconnected"))
         try:
-            listens = message.method == _LISTEN
+            listens = message.method == LISTEN
             response = await self._load.run(call, raw_id, listens=listens)
         finally:
             channel.end()

@@ -24,12 +24,10 @@ from mcpgroup_gateway.wire.protocol import (
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
+    RESOURCE_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
     VERSION_KEY,
 )
-
-#: Error codes that only one of the eras knows.
-LEGACY_RESOURCE_NOT_FOUND: Final = -32002
-URL_ELICITATION_REQUIRED: Final = -32042
 
 _RESULT_TYPE: Final = "resultType"
 _ENVELOPE_KEYS: Final = frozenset(
@@ -91,7 +89,7 @@ def to_modern_error(error: bytes | Raw) -> bytes:
         members = parse_object(error)
     except MalformedMessage:
         return bytes(error)
-    if bytes(members.get("code", b"")) != b"%d" % LEGACY_RESOURCE_NOT_FOUND:
+    if bytes(members.get("code", b"")) != b"%d" % RESOURCE_NOT_FOUND:
         return bytes(error)
     members["code"] = Raw(b"%d" % INVALID_PARAMS)
     return encode_object(members)

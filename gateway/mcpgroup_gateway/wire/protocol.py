@@ -33,6 +33,9 @@ NAMED_METHODS: Final[dict[str, str]] = {
 DISCOVER: Final = "server/discover"
 LISTEN: Final = "subscriptions/listen"
 
+#: Error codes of the legacy revisions alone.
+RESOURCE_NOT_FOUND: Final = -32002
+URL_ELICITATION_REQUIRED: Final = -32042
 #: Error codes of 2026-07-28.
 HEADER_MISMATCH: Final = -32020
 MISSING_CLIENT_CAPABILITY: Final = -32021
@@ -79,7 +82,7 @@ READ_METHODS: Final = frozenset(
     {"ping", "prompts/get", "resources/read", "completion/complete", *LIST_METHODS}
 )
 #: Methods whose results a modern client may keep (MCP 2026-07-28, caching).
-CACHEABLE_METHODS: Final = frozenset({"server/discover", "resources/read", *LIST_METHODS})
+CACHEABLE_METHODS: Final = frozenset({DISCOVER, "resources/read", *LIST_METHODS})
 #: Methods that a modern server may answer by asking its client first.
 INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 #: What a member may ask of a client, and the capability that a client declares for it.
@@ -88,8 +91,6 @@ CLIENT_METHODS: Final[dict[str, str]] = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",
 }
-#: Requests without a session that make sense (DESIGN-MCP section 1).
-SESSIONLESS_METHODS: Final = frozenset({"ping", *LIST_METHODS, *CALL_METHODS})
 #: The methods that metrics name; every other one is `_other`.
 KNOWN_METHODS: Final = frozenset(
     {
@@ -98,8 +99,8 @@ KNOWN_METHODS: Final = frozenset(
         "logging/setLevel",
         "resources/subscribe",
         "resources/unsubscribe",
-        "server/discover",
-        "subscriptions/listen",
+        DISCOVER,
+        LISTEN,
         *LIST_METHODS,
         *CALL_METHODS,
     }
