@@ -283,17 +283,16 @@ class PostChannel(EventWriter):
 
     async def finish(self, message: bytes | None) -> None:
         """Send the last message, if any, and end the stream."""
-        stream = self._begin_stream()
-        if stream is None:
-            if self._session is None:
+        stream, session = self._begin_stream(), self._session
+        if stream is None or session is None:
+            if session is None:
                 await self.finish_with(b"" if message is None else encode_event(message))
             return
-        stream.end(message)
+        session.end_stream(stream, message, self._streams.clock())
         if stream.reader is not self:
             return  # it waits for the client, or another connection carries it
         delivered = await self.finish_with(b"".join(stream.take()))
-        if self._session is not None:
-            self._session.leave_stream(stream, self, self._streams.clock(), delivered=delivered)
+        session.leave_stream(stream, self, self._streams.clock(), delivered=delivered)
 
 
 class GetWriter(EventWriter):

@@ -87,7 +87,6 @@ class Session:
         "id",
         "last_used",
         "log_level",
-        "opened_at",
         "posts",
         "protocol_version",
         "streams",
@@ -108,7 +107,6 @@ class Session:
         self.calls: dict[bytes, list[Call]] = {}
         self.posts: list[Post] = []
         self.streams: list[EventStream] = []
-        self.opened_at = now
         self.last_used = now
         self.closed = False
         self._seen = now  # when the client was last known to be connected
@@ -221,6 +219,15 @@ class Session:
         if stream.is_of_get and (stream.ended or not len(stream)):
             stream.forget()
         elif delivered or stream.is_of_get:
+            self._replay.retire(stream, now)
+
+    def end_stream(self, stream: EventStream, message: bytes | None, now: float) -> None:
+        """The call of a POST stream is over; `message` is what the client gets last, if anything.
+
+        What nobody carries waits for the client, unless there is nothing to wait for.
+        """
+        stream.end(message)
+        if stream.reader is None and not len(stream) and self._replay is not None:
             self._replay.retire(stream, now)
 
     def end_streams(self) -> None:

@@ -370,3 +370,22 @@ def test_ending_a_session_forgets_its_streams(clock: Clock) -> None:
     assert len(sessions.replay) == 2
     sessions.close(session.id)
     assert (len(sessions.replay), sessions.replay.size) == (0, 0)
+
+
+def test_a_post_stream_that_ended_with_nothing_to_fetch_is_forgotten_in_time(clock: Clock) -> None:
+    sessions = table(clock)
+    session = opened(sessions)
+    for number in range(1000):
+        post = Connection()
+        stream = session.open_post_stream(post)
+        stream.priming()
+        stream.detach(post)
+        session.end_stream(stream, b'{"a":1}' if number == 7 else None, clock.now)
+    clock.now += REMEMBERED_SECONDS + 1
+    sessions.expire()
+    with pytest.raises(ForgottenStream):
+        session.resume_stream("p1-0", Connection())
+    assert len(sessions.replay) == 1
+    kept = session.resume_stream("p8-0", Connection())
+    assert kept is not None
+    assert len(kept.take()) == 1
