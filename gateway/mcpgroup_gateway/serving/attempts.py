@@ -63,6 +63,7 @@ class Attempt:
         "_questions",
         "_waiter",
         "asked",
+        "asks",
         "call",
         "endpoint",
         "parked",
@@ -82,6 +83,8 @@ class Attempt:
         self.upstream_seconds = 0.0
         #: The member asked the client: from then on nobody else can go on with the call.
         self.asked = False
+        #: What its last response wants to know first.
+        self.asks: InputRequired | None = None
         #: Requests of the member that a client without a session was told of, by key.
         self.parked: dict[str, Message] = {}
         self._claim: Claim | None = None
@@ -178,14 +181,11 @@ class Attempt:
         context.records.attempt_finished(endpoint, outcome, self.upstream_seconds)
         context.slot_freed(endpoint)
 
-    def pause_clock(self) -> None:
-        """The member waits for the client: its deadlines stand still until `resume_clock`."""
+    def pause_clock(self) -> Deadline | None:
+        """The member waits for the client: the deadlines of now stand still until `resume`."""
         if self._deadline is not None:
             self._deadline.pause()
-
-    def resume_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline.resume()
+        return self._deadline
 
     # -- the session ---------------------------------------------------------------------
 
@@ -290,6 +290,7 @@ class Attempt:
             waited = deadline.paused_seconds - paused
             self.upstream_seconds += max(0.0, loop.time() - began - waited)
             self.record.waited += waited
+            call.paused_seconds += waited
 
     def _close(self, exchange: Exchange) -> None:
         if self._deadline is not None:
@@ -355,6 +356,7 @@ class Attempt:
             raise MemberFailure(Failure.MALFORMED, reason, sent=True) from fault
         if asks is not None:
             self.asked = True
+        self.asks = asks
         return asks
 
     async def _ask_for(self, asks: InputRequired) -> dict[str, Raw] | Message:

@@ -79,7 +79,7 @@ class ServedCall:
         self.params = b""
         #: With what a modern member asked for, for the request that brings it; else empty.
         self.input_params = b""
-        self.paused_seconds = 0.0  # that the client was waited for between two exchanges
+        self.paused_seconds = 0.0  # that the client was waited for
         self.target: Target | None = None
         self.relay = Relay(caller, None)
         self._message = message

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 #: A timer this late means that we were stopped (SIGSTOP, a frozen VM, a blocked loop), not the
 #: member; what it sent meanwhile gets this long to be read before the deadline counts.
 LATE_SECONDS = 1.0
-#: More pauses than anybody makes: a `resume` after `close` starts nothing.
-_CLOSED = 1 << 30
 
 
 class Deadline:
@@ -28,6 +26,7 @@ class Deadline:
 
     __slots__ = (
         "_abort",
+        "_closed",
         "_end",
         "_failure",
         "_loop",
@@ -59,6 +58,7 @@ class Deadline:
         self._text = text
         self._sent = sent
         self._stalled = False
+        self._closed = False
         self._pauses = 0
         self._paused_at = 0.0
         #: How long it stood still, without a pause that still lasts.
@@ -81,7 +81,7 @@ class Deadline:
     def resume(self) -> None:
         """The silence starts anew, the whole goes on where it stood."""
         self._pauses -= 1
-        if self._pauses:
+        if self._pauses or self._closed:
             return
         now = self._loop.time()
         self._touched = now
@@ -92,9 +92,9 @@ class Deadline:
 
     def close(self) -> None:
         self._timer.cancel()
-        if 0 < self._pauses < _CLOSED // 2:
+        if self._pauses and not self._closed:
             self.paused_seconds += self._loop.time() - self._paused_at
-        self._pauses = _CLOSED
+        self._closed = True
 
     def _due(self) -> float:
         due = self._touched + self._seconds

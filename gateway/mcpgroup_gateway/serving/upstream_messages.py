@@ -22,8 +22,8 @@ from mcpgroup_gateway.wire.envelope import (
 if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.members.upstream import MemberFailure, Upstream
-    from mcpgroup_gateway.serving.attempts import Attempt
     from mcpgroup_gateway.serving.context import Context
+    from mcpgroup_gateway.serving.deadlines import Deadline
     from mcpgroup_gateway.serving.sessions import SessionTable
     from mcpgroup_gateway.wire.envelope import Message
 
@@ -83,11 +83,11 @@ class UpstreamMessages:
             fault = error_object(METHOD_NOT_FOUND, "the client has no such capability")
             upstream.respond(encode_error(raw_id, fault))
             return
-        attempts: list[Attempt] = []
+        paused: list[Deadline] = []
 
         def done(answer: Message | None) -> None:
-            for attempt in attempts:
-                attempt.resume_clock()
+            for deadline in paused:
+                deadline.resume()
             upstream.respond(response_of(method, raw_id, answer))
 
         question = self.context.questions.ask(
@@ -96,9 +96,9 @@ class UpstreamMessages:
         if question is None:
             upstream.respond(response_of(method, raw_id, None))
             return
-        attempts += self.context.in_flight.on(endpoint_id, upstream)
-        for attempt in attempts:  # one of them waits for the client, and nobody knows which
-            attempt.pause_clock()
+        # One of them waits for the client, and nobody knows which.
+        attempts = self.context.in_flight.on(endpoint_id, upstream)
+        paused += filter(None, [attempt.pause_clock() for attempt in attempts])
         if not session.push_request(question.request):
             self.context.questions.end(question)
 
