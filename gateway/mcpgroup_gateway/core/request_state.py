@@ -1,8 +1,8 @@
 """`requestState`: what a modern client carries back when it was asked for input.
 
 A token says which member asked and what that member wants to see again, or which call is still
-open at which replica. It is signed and bound to the group, the caller and the request, so that a
-client can neither invent nor move it; it is not secret. Pure: time is given, in Unix seconds.
+open. It is signed and bound to the group, the caller and the request, so that a client can neither
+invent nor move it; it is not secret. Pure: time is given, in Unix seconds.
 
 Source: MCP 2026-07-28, multi-round-trip requests, "request state"; DESIGN-MCP section 6.
 """
@@ -31,13 +31,12 @@ class InvalidState(ValueError):
 class RequestState:
     """`pending` is the id of a call that waits for the answer; else the call is asked anew.
 
-    `replica` holds the pending call. `state` is the member's own, to be given back to it.
+    `state` is the member's own, to be given back to it.
     """
 
     member: str
     state: str | None = None
     pending: str | None = None
-    replica: str | None = None
 
 
 class StateSealer:
@@ -53,7 +52,6 @@ class StateSealer:
             "m": state.member,
             "s": state.state,
             "p": state.pending,
-            "r": state.replica,
             "d": request,
             "e": math.ceil(expires),
         }
@@ -75,7 +73,7 @@ class StateSealer:
             raise InvalidState("requestState belongs to another request")
         if body["e"] < now:
             raise InvalidState("requestState has expired; start the request anew")
-        return RequestState(body["m"], body["s"], body["p"], body["r"])
+        return RequestState(body["m"], body["s"], body["p"])
 
     def _sign(self, key: bytes, payload: str, caller: str) -> str:
         text = json.dumps([self._group, caller, payload]).encode()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.core.policy import RoutePolicy
 from mcpgroup_gateway.core.selection import CallFacts
-from mcpgroup_gateway.core.templates import MAX_URI_LENGTH
+from mcpgroup_gateway.serving.links import Links
 from mcpgroup_gateway.serving.targets import (
     NO_COMPLETION,
     NOT_HERE,
     NOT_KNOWN,
-    RESOURCE_NOT_FOUND,
     Parameters,
     Target,
     target_of_method,
@@ -25,7 +23,13 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
-from mcpgroup_gateway.wire.protocol import CALL_METHODS, READ_METHODS, Kind
+from mcpgroup_gateway.wire.protocol import (
+    CALL_METHODS,
+    INPUT_REQUIRED_METHODS,
+    READ_METHODS,
+    RESOURCE_NOT_FOUND,
+    Kind,
+)
 from mcpgroup_gateway.wire.refusals import NoMember, Unknown
 
 if TYPE_CHECKING:
@@ -35,21 +39,19 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.interface import Caller
     from mcpgroup_gateway.wire.envelope import Message
 
-#: Links to resources that a session is remembered to have been given.
-_LINKS_A_SESSION: Final = 1_000
-
 
 class Aiming:
     """Finds targets in the catalogue of the moment; remembers who linked to which resource."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._links: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self.links = Links()
 
     async def target(self, message: Message, caller: Caller) -> Target:
         """What the request aims at. Raises `GatewayError` or `MalformedMessage`."""
         method = message.method or ""
-        parameters = Parameters.read(message.params, modern=caller.modern)
+        may_return = caller.modern and method in INPUT_REQUIRED_METHODS
+        parameters = Parameters.read(message.params, may_return=may_return)
         if method == "tools/call":
             return await self._named(Kind.TOOL, method, parameters, caller)
         if method == "prompts/get":
@@ -229,21 +231,15 @@ class Aiming:
         session = caller.session
         if session is None:
             return
-        session_id = session.id
 
         def linked(endpoint: Endpoint, uris: list[str]) -> None:
-            for uri in uris[:_LINKS_A_SESSION]:
-                if len(uri) > MAX_URI_LENGTH:
-                    continue
-                self._links[(session_id, uri)] = endpoint.member
-                self._links.move_to_end((session_id, uri))
-            while len(self._links) > 10 * _LINKS_A_SESSION:
-                self._links.popitem(last=False)
+            if not session.closed:
+                self.links.put(session.id, uris, endpoint.member)
 
         target.linked = linked
 
     def _linked(self, caller: Caller, uri: str) -> str | None:
         if caller.session is None:
             return None
-        member = self._links.get((caller.session.id, uri))
+        member = self.links.member(caller.session.id, uri)
         return member if member in self._context.policy.members else None

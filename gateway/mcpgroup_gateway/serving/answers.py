@@ -13,14 +13,13 @@ from mcpgroup_gateway.wire.capabilities import opens_urls
 from mcpgroup_gateway.wire.envelope import Message, Raw, encode_json, error_object
 from mcpgroup_gateway.wire.eras import (
     input_required,
-    read_input_required,
     to_legacy_result,
     to_modern_error,
     to_modern_result,
     url_elicitations,
     with_state,
 )
-from mcpgroup_gateway.wire.protocol import MISSING_CLIENT_CAPABILITY
+from mcpgroup_gateway.wire.protocol import INPUT_REQUIRED_METHODS, MISSING_CLIENT_CAPABILITY
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.serving.attempts import Attempt
@@ -49,13 +48,14 @@ def between_eras(call: ServedCall, attempt: Attempt, response: Message) -> Messa
         return _result(to_legacy_result(call.method, response.result))
     member = attempt.endpoint.member
     if modern:
-        asks = None if response.is_error else read_input_required(response.result)
+        asks = attempt.asks
         if asks is None:
             return response
         return _result(with_state(asks, _seal(call, RequestState(member, state=asks.state))))
     if not response.is_error:
         return _result(to_modern_result(call.method, response.result))
-    elicitations = url_elicitations(response.error)
+    may_ask = call.method in INPUT_REQUIRED_METHODS
+    elicitations = url_elicitations(response.error) if may_ask else None
     if elicitations is None:
         return Message(jsonrpc="2.0", error=Raw(to_modern_error(response.error)))
     if not opens_urls(call.caller.client.capabilities):

@@ -65,5 +65,4 @@ def _name_of(caller: Caller) -> str:
 
 
 def _digest(target: Target) -> str:
-    kind = target.facts.kind
-    return digest_of(kind.value if kind is not None else "", target.facts.name, target.arguments)
+    return digest_of(target.method, target.facts.name, target.arguments)

@@ -16,7 +16,7 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
-from mcpgroup_gateway.wire.protocol import READ_METHODS, Kind
+from mcpgroup_gateway.wire.protocol import READ_METHODS, RESOURCE_NOT_FOUND, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.wire.envelope import Message
     from mcpgroup_gateway.wire.param_headers import ParamHeader
 
-RESOURCE_NOT_FOUND: Final = -32002
 #: A resource that nobody lists is asked of one member after the other past these answers.
 NOT_HERE: Final = frozenset({RESOURCE_NOT_FOUND, INVALID_PARAMS})
 NOT_KNOWN: Final = frozenset({METHOD_NOT_FOUND})
@@ -49,6 +48,7 @@ class Target:
     URIs of resource links in a result; a `result` is the answer, and no member is asked.
     """
 
+    method: str
     facts: CallFacts
     params: bytes
     progress_token: Raw | None = None
@@ -127,8 +127,8 @@ class Parameters:
     inputs: ReturnedInputs | None = None
 
     @classmethod
-    def read(cls, raw: Raw, *, modern: bool = False) -> Parameters:
-        """`modern`: of a client that may come back with what it was asked for.
+    def read(cls, raw: Raw, *, may_return: bool = False) -> Parameters:
+        """`may_return`: of a client that may have come back with what it was asked for.
 
         Raises `MalformedMessage` for params or `_meta` that are not objects."""
         members = parse_object(raw)
@@ -138,7 +138,7 @@ class Parameters:
             if token is not None and not _is_token(bytes(token)):
                 raise MalformedMessage(INVALID_PARAMS, '"progressToken" is a string or an integer')
         inputs = None
-        state = parse_string(members.get("requestState")) if modern else None
+        state = parse_string(members.get("requestState")) if may_return else None
         if state is not None:
             del members["requestState"]
             inputs = ReturnedInputs(parse_object(members.pop("inputResponses", Raw(b"{}"))), state)
@@ -177,6 +177,7 @@ def target_of_name(
     """A tool call or a prompt."""
     written = parameters.string("name")
     return Target(
+        method="tools/call" if kind is Kind.TOOL else "prompts/get",
         facts=facts,
         params=parameters.spliced(resolution.name if resolution.name != written else None),
         progress_token=parameters.progress_token,
@@ -191,6 +192,7 @@ def target_of_name(
 def target_of_method(method: str, parameters: Parameters, facts: CallFacts) -> Target:
     """Any other request: completion, resources, methods that the gateway does not know."""
     return Target(
+        method=method,
         facts=facts,
         params=parameters.spliced(),
         progress_token=parameters.progress_token,
