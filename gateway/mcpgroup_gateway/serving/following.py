@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.wire.envelope import (
-    MalformedMessage,
     Raw,
     encode_json,
     encode_notification,
     encode_object,
-    parse_list,
-    parse_object,
-    parse_string,
 )
-from mcpgroup_gateway.wire.protocol import LISTEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,10 +29,10 @@ class Follower(Protocol):
 
 
 class SessionFollower:
-    """A client session as a follower."""
+    """A client session as a follower. Of the request that made it one nothing is kept."""
 
     def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+        self._caller = replace(caller, sink=None, headers={})
 
     @property
     def caller(self) -> Caller:
@@ -71,22 +64,3 @@ async def ask(upstream: Upstream, method: str, uri: str) -> None:
         exchange.close()
     if message.is_error:
         raise Refused(bytes(message.error))
-
-
-async def is_honoured(upstream: Upstream, uri: str) -> bool:
-    """Whether a modern member would tell of changes of this resource. Raises `MemberFailure`."""
-    wanted = encode_json({"notifications": {"resourceSubscriptions": [uri]}})
-    exchange = upstream.request(LISTEN, wanted, safe=True)
-    try:
-        message = await exchange.next()
-        if message.method != "notifications/subscriptions/acknowledged":
-            return False
-        honoured = parse_object(parse_object(message.params).get("notifications", b""))
-        uris = parse_list(honoured.get("resourceSubscriptions", Raw(b"[]")))
-        return uri in map(parse_string, uris)
-    except MalformedMessage:
-        return False
-    finally:
-        failure = MemberFailure(Failure.CANCELLED, "it was only a question", sent=exchange.sent)
-        exchange.abort(failure)
-        exchange.close()

@@ -10,14 +10,23 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.wire.envelope import encode_json
+from mcpgroup_gateway.wire.envelope import (
+    MalformedMessage,
+    Raw,
+    encode_json,
+    parse_list,
+    parse_object,
+    parse_string,
+)
+from mcpgroup_gateway.wire.protocol import LISTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpgroup_gateway.core.endpoint import Endpoint
-    from mcpgroup_gateway.members.upstream import Exchange, Upstream
+    from mcpgroup_gateway.members.upstream import Upstream
     from mcpgroup_gateway.wire.envelope import Message
 
 _log = logging.getLogger(__name__)
@@ -26,6 +35,20 @@ _SHORTEST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 #: What a member may take to acknowledge before the listen that it replaces ends anyway.
 _ACKNOWLEDGE_SECONDS: Final = 10.0
+
+
+class _Listening:
+    """What is listened to in one control session. `asked` and `honoured` are URIs, as the member
+    acknowledged them last; `news` is told of each acknowledgement and of the end."""
+
+    def __init__(self, control: Upstream) -> None:
+        self.control = control
+        self.changed = asyncio.Event()
+        self.news = asyncio.Condition()
+        self.asked: frozenset[str] = frozenset()
+        self.honoured: frozenset[str] = frozenset()
+        self.ended = False
+        self.task: asyncio.Task[None] | None = None
 
 
 class Listeners:
@@ -44,50 +67,67 @@ class Listeners:
         self._followed = followed
         self._heard = heard
         self._missed = missed
-        self._tasks: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
+        self._open: dict[str, _Listening] = {}
 
     def open(self, endpoint: Endpoint, control: Upstream) -> None:
         """A control session was opened; the one before it is not listened to any more."""
         self.close_endpoint(endpoint.id)
         if not control.handshake.modern:
             return
-        changed = asyncio.Event()
-        task = asyncio.create_task(
-            self._listen(endpoint, control, changed), name=f"listen to {endpoint.id}"
+        listening = self._open[endpoint.id] = _Listening(control)
+        listening.task = asyncio.create_task(
+            self._listen(endpoint, listening), name=f"listen to {endpoint.id}"
         )
-        self._tasks[endpoint.id] = (task, changed)
 
     def close_endpoint(self, endpoint_id: str) -> None:
-        held = self._tasks.pop(endpoint_id, None)
-        if held is not None:
-            held[0].cancel()
+        listening = self._open.pop(endpoint_id, None)
+        if listening is not None and listening.task is not None:
+            listening.task.cancel()
 
     def look_again(self) -> None:
         """Clients may follow other resources than before."""
-        for _, changed in self._tasks.values():
-            changed.set()
+        for listening in self._open.values():
+            listening.changed.set()
+
+    async def covers(self, endpoint: Endpoint, control: Upstream, uri: str) -> bool:
+        """Whether the member tells of this resource, which is followed: its own word for it.
+
+        Waits for the member; the caller bounds the time. Raises `MemberFailure`.
+        """
+        listening = self._open.get(endpoint.id)
+        if listening is None or listening.control is not control:
+            raise MemberFailure(Failure.SESSION_LOST, "the session was replaced", sent=False)
+        listening.changed.set()
+        async with listening.news:
+            while uri not in listening.asked:
+                if listening.ended:
+                    raise MemberFailure(Failure.SESSION_LOST, "listening ended", sent=False)
+                await listening.news.wait()
+            return uri in listening.honoured
 
     async def close(self) -> None:
-        tasks = [task for task, _ in self._tasks.values()]
-        self._tasks.clear()
+        tasks = [each.task for each in self._open.values() if each.task is not None]
+        self._open.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _listen(self, endpoint: Endpoint, control: Upstream, changed: asyncio.Event) -> None:
+    async def _listen(self, endpoint: Endpoint, listening: _Listening) -> None:
+        control, changed = listening.control, listening.changed
         pause = _SHORTEST_PAUSE
         loop = asyncio.get_running_loop()
-        current: asyncio.Task[None] | None = None
+        hearing: list[asyncio.Task[None]] = []  # the newest last; those before it end
         try:
             while not control.lost:
                 began = loop.time()
                 changed.clear()
                 uris = self._followed(control)
                 acknowledged = asyncio.Event()
-                fresh = asyncio.create_task(self._hear(endpoint, control, uris, acknowledged))
-                await _either(fresh, acknowledged, _ACKNOWLEDGE_SECONDS)
-                old, current = current, fresh
-                await _ended(old)
+                current = asyncio.create_task(self._hear(endpoint, listening, uris, acknowledged))
+                hearing.append(current)
+                await _either(current, acknowledged, _ACKNOWLEDGE_SECONDS)
+                await _end(hearing[:-1])
+                del hearing[:-1]
                 while not current.done() and self._followed(control) == uris:
                     changed.clear()
                     await _either(current, changed, None)
@@ -100,30 +140,32 @@ class Listeners:
                 if not control.lost:  # else what follows it is told once that is taken up again
                     self._missed(endpoint, control)
         finally:
-            await _ended(current)
+            listening.ended = True
+            await _end(hearing)
+            async with listening.news:
+                listening.news.notify_all()
 
     async def _hear(
-        self, endpoint: Endpoint, control: Upstream, uris: list[str], acknowledged: asyncio.Event
+        self,
+        endpoint: Endpoint,
+        listening: _Listening,
+        uris: list[str],
+        acknowledged: asyncio.Event,
     ) -> None:
-        exchange = control.request("subscriptions/listen", _params(uris), safe=True)
+        exchange = listening.control.request(LISTEN, _params(uris), safe=True)
         try:
-            await self._read(endpoint, exchange, acknowledged)
+            while not (message := await exchange.next()).is_response:
+                if message.method != "notifications/subscriptions/acknowledged":
+                    self._heard(endpoint, message)
+                    continue
+                listening.asked, listening.honoured = frozenset(uris), _honoured(message)
+                acknowledged.set()
+                async with listening.news:
+                    listening.news.notify_all()
         except MemberFailure as failure:
             _log.debug("member %s: listening ended: %s", endpoint.member, failure.reason)
         finally:
             exchange.close()
-
-    async def _read(
-        self, endpoint: Endpoint, exchange: Exchange, acknowledged: asyncio.Event
-    ) -> None:
-        while True:
-            message = await exchange.next()
-            if message.is_response:
-                return
-            if message.method == "notifications/subscriptions/acknowledged":
-                acknowledged.set()
-            else:
-                self._heard(endpoint, message)
 
 
 async def _either(task: asyncio.Task[None], event: asyncio.Event, seconds: float | None) -> None:
@@ -135,10 +177,20 @@ async def _either(task: asyncio.Task[None], event: asyncio.Event, seconds: float
         waiting.cancel()
 
 
-async def _ended(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _honoured(message: Message) -> frozenset[str]:
+    """The URIs that an acknowledgement names."""
+    try:
+        honoured = parse_object(parse_object(message.params).get("notifications", Raw(b"")))
+        uris = parse_list(honoured.get("resourceSubscriptions", Raw(b"[]")))
+    except MalformedMessage:
+        return frozenset()
+    return frozenset(uri for uri in map(parse_string, uris) if uri is not None)
 
 
 def _params(uris: list[str]) -> bytes:

@@ -6,8 +6,10 @@ with everything else that is followed.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.members.upstream import Upstream
@@ -33,9 +35,18 @@ class Places:
     def __init__(self) -> None:
         #: By the URI without slashes at its end.
         self._held: dict[Upstream, dict[str, dict[Subscription, None]]] = {}
+        self._turns: WeakValueDictionary[tuple[Upstream, str], asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return sum(len(held) for uris in self._held.values() for held in uris.values())
+
+    def turn(self, upstream: Upstream, uri: str) -> asyncio.Lock:
+        """Held by whoever asks the member to begin or to end telling of a URI: of two followers
+        neither may undo what the other has just been promised."""
+        return self._turns.setdefault((upstream, uri), asyncio.Lock())
+
+    def sessions(self) -> set[Upstream]:
+        return set(self._held)
 
     def put(self, subscription: Subscription, endpoint_id: str, upstream: Upstream) -> None:
         """It holds here from now on, and nowhere else."""

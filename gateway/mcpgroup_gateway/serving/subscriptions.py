@@ -17,9 +17,8 @@ from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.core.policy import RoutePolicy
 from mcpgroup_gateway.core.selection import CallFacts, Refusal
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.serving.following import Refused, SessionFollower, ask, is_honoured
+from mcpgroup_gateway.serving.following import Refused, SessionFollower, ask
 from mcpgroup_gateway.serving.places import Places, Subscription
-from mcpgroup_gateway.serving.targets import RESOURCE_NOT_FOUND
 from mcpgroup_gateway.wire.envelope import (
     MalformedMessage,
     Raw,
@@ -29,7 +28,7 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
-from mcpgroup_gateway.wire.protocol import SUBSCRIPTION_KEY, Kind
+from mcpgroup_gateway.wire.protocol import RESOURCE_NOT_FOUND, SUBSCRIPTION_KEY, Kind
 from mcpgroup_gateway.wire.refusals import GatewayError, NoMember, Unknown
 
 if TYPE_CHECKING:
@@ -190,12 +189,7 @@ class Subscriptions:
 
     def held(self) -> set[Upstream]:
         """The sessions in which something is followed."""
-        return {
-            subscription.upstream
-            for followed in self._of.values()
-            for subscription in followed.values()
-            if subscription.upstream is not None
-        }
+        return self._places.sessions()
 
     def is_followed(self, endpoint_id: str) -> bool:
         return any(
@@ -292,7 +286,7 @@ class Subscriptions:
                 text = "no member can follow this resource now"
                 raise first or failed or NoMember(selection.reason, text, retryable=True)
             try:
-                await self._take_up_at(selection.endpoint, subscription, known)
+                await self._take_up_at(selection.endpoint, subscription)
             except Refused as refused:
                 if known:
                     raise
@@ -306,26 +300,40 @@ class Subscriptions:
             else:
                 return
 
-    async def _take_up_at(
-        self, endpoint: Endpoint, subscription: Subscription, known: bool
-    ) -> None:
-        context, caller, uri = self._context, subscription.follower.caller, subscription.uri
+    async def _take_up_at(self, endpoint: Endpoint, subscription: Subscription) -> None:
+        caller = subscription.follower.caller
         try:
             async with asyncio.timeout(_SECONDS):
                 upstream = await self._upstream(endpoint, caller)
-                if not upstream.handshake.modern:
-                    upstream.hold_stream()
-                    await ask(upstream, "resources/subscribe", uri)
-                elif not known and not await is_honoured(upstream, uri):
-                    raise Refused(
-                        error_object(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}")
-                    )
+                async with self._places.turn(upstream, subscription.uri):
+                    await self._settle(endpoint, upstream, subscription)
         except (MemberFailure, TimeoutError) as fault:
             reason = fault.reason if isinstance(fault, MemberFailure) else "no answer in time"
             raise NoMember("subscribe", f"{endpoint.member}: {reason}", retryable=True) from fault
+
+    async def _settle(
+        self, endpoint: Endpoint, upstream: Upstream, subscription: Subscription
+    ) -> None:
+        """Follow the URI in this session, where it may be followed already.
+
+        It is put down first, so that nothing that the member says meanwhile is missed.
+        """
+        uri = subscription.uri
+        known = self._places.holds(upstream, uri)
         self._places.put(subscription, endpoint.id, upstream)
-        if upstream.handshake.modern:
-            context.listeners.look_again()
+        if known:
+            return
+        try:
+            if upstream.handshake.modern:
+                if not await self._context.listeners.covers(endpoint, upstream, uri):
+                    text = f"Resource not found: {uri[:200]}"
+                    raise Refused(error_object(RESOURCE_NOT_FOUND, text))
+            else:
+                upstream.hold_stream()
+                await ask(upstream, "resources/subscribe", uri)
+        except BaseException:
+            self._let_go(subscription)  # the member may have taken it
+            raise
 
     async def _upstream(self, endpoint: Endpoint, caller: Caller) -> Upstream:
         context = self._context
@@ -356,11 +364,10 @@ class Subscriptions:
         if upstream.handshake.modern:
             self._context.listeners.look_again()
             return
-        if self._places.holds(upstream, uri):
-            return
         try:
-            async with asyncio.timeout(_SECONDS):
-                await ask(upstream, "resources/unsubscribe", uri)
+            async with asyncio.timeout(_SECONDS), self._places.turn(upstream, uri):
+                if not self._places.holds(upstream, uri):
+                    await ask(upstream, "resources/unsubscribe", uri)
         except (MemberFailure, TimeoutError, Refused):
             return
 
