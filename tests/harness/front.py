@@ -95,7 +95,6 @@ class ScriptedService:
     """`mcpgroup_gateway.serving.interface.Service`, remembering what it was asked."""
 
     name: str = "scripted"
-    is_draining: bool = False
     calls: list[ScriptedCall] = field(default_factory=list)
     held: list[ScriptedCall] = field(default_factory=list)
     notified: list[Message] = field(default_factory=list)

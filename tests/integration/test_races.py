@@ -14,6 +14,9 @@ from tests.harness.asking import asking
 from tests.harness.inside import Inside, inside, modern, request
 from tests.servers.raw_http import Member, Peer, RawServer, Request, response, result
 
+from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.serving.interface import Caller
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
@@ -137,6 +140,93 @@ async def test_a_client_that_leaves_before_it_listens_ends_what_it_asked_for(
         message, headers = modern("subscriptions/listen", 1, **listen)
         await disconnected(gateway, message, asked, **headers)
         await gateway.until(lambda: not gateway.tables(), 1)
+
+
+class Followed(Scripted):
+    """Keeps which resources it was asked to tell of, and answers when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.followed = False
+        self.running = self.most = 0
+        self.arrived, self.go_on = asyncio.Event(), asyncio.Event()
+        self.on("resources/subscribe", self._follow)
+        self.on("resources/unsubscribe", self._follow)
+
+    async def _follow(self, message: Request, peer: Peer) -> None:
+        self.followed = message.rpc_method == "resources/subscribe"
+        self.asked.append(message.rpc_method)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.arrived.set()
+        await self.go_on.wait()
+        self.running -= 1
+        await peer.send(response(result(message, {})))
+
+
+async def _follow(gateway: Inside, session: str, what: str) -> None:
+    message = request(f"resources/{what}", 1, uri="file:///a")
+    status, messages = await gateway.post(message, session=session)
+    assert (status, messages) == (200, [{"jsonrpc": "2.0", "id": 1, "result": {}}])
+
+
+async def test_who_leaves_while_another_begins_to_follow_takes_nothing_from_it(
+    tmp_path: Path,
+) -> None:
+    member = Followed()
+    async with behind(member, tmp_path, isolation="Shared") as gateway:
+        first, second = await gateway.open_session(), await gateway.open_session()
+        member.go_on.set()
+        await _follow(gateway, first, "subscribe")
+        member.go_on.clear()
+        member.arrived.clear()
+        begins = asyncio.create_task(_follow(gateway, second, "subscribe"))
+        arrives = asyncio.create_task(member.arrived.wait())
+        # The member may be asked again, but need not be.
+        await asyncio.wait((begins, arrives), timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        arrives.cancel()
+        leaves = asyncio.create_task(_follow(gateway, first, "unsubscribe"))
+        await asyncio.wait((leaves,), timeout=0.5)  # it may not wait for the other
+        member.go_on.set()
+        await asyncio.gather(begins, leaves)
+        assert member.followed, member.asked
+        await _follow(gateway, second, "unsubscribe")
+        assert not member.followed, member.asked
+
+
+async def test_who_begins_to_follow_while_another_leaves_is_asked_for_after_it(
+    tmp_path: Path,
+) -> None:
+    member = Followed()
+    async with behind(member, tmp_path, isolation="Shared") as gateway:
+        first, second = await gateway.open_session(), await gateway.open_session()
+        member.go_on.set()
+        await _follow(gateway, first, "subscribe")
+        member.go_on.clear()
+        member.arrived.clear()
+        leaves = asyncio.create_task(_follow(gateway, first, "unsubscribe"))
+        await asyncio.wait_for(member.arrived.wait(), 5)
+        begins = asyncio.create_task(_follow(gateway, second, "subscribe"))
+        # It must wait for what is under way, so there is no event to wait for.
+        await asyncio.wait((begins,), timeout=0.5)
+        member.go_on.set()
+        await asyncio.gather(begins, leaves)
+        asked = [method.removeprefix("resources/") for method in member.asked]
+        assert asked == ["subscribe", "unsubscribe", "subscribe"]
+        assert member.most == 1
+
+
+async def test_a_call_whose_session_has_ended_opens_nothing_at_a_member(tmp_path: Path) -> None:
+    async with behind(Scripted(), tmp_path, isolation="PerSession") as gateway:
+        context = gateway.replica.context
+        session = gateway.replica.sessions.use(await gateway.open_session())
+        assert session is not None
+        assert await gateway.end_session(session.id) == 204
+        [endpoint] = context.group.endpoints.values()
+        with pytest.raises(MemberFailure, match="the session has ended"):
+            context.claim(endpoint, Caller(session))
+        assert not gateway.tables()
 
 
 async def test_log_levels_set_faster_than_a_member_takes_them_cost_one_request_at_a_time(

@@ -103,7 +103,6 @@ class Replica:
         self._secrets = SecretFiles(options.secrets_dir)
         self.roster = Roster(self.context, self._connect)
         self.service = GroupService(self.context, self.sessions, spec.description)
-        self.roster.service = self.service
         self._upstream_messages = UpstreamMessages(self.context, self.sessions)
         self.front = Front(
             self.service, self.sessions, self._front_settings(group), self, clock=clock

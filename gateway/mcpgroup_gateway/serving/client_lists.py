@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 #: How long what was read counts as fresh, and how long a change waits for more of its kind.
 _FRESH_SECONDS: Final = 60.0
 _COALESCE_SECONDS: Final = 1.0
+#: Nobody waits again so soon for a member that did not give its lists, or lost them.
+_AGAIN_SECONDS: Final = 5.0
 _MAX_READING: Final = 64
 _MAX_REMEMBERED: Final = 1024
 
@@ -39,6 +41,7 @@ class ClientLists:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._reading: dict[tuple[str, bytes], asyncio.Task[None]] = {}
+        #: When it was tried last, whatever came of it.
         self._read_at: dict[tuple[str, bytes], float] = {}
         self._looking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -57,7 +60,8 @@ class ClientLists:
                 continue
             read_at = self._read_at.get((endpoint.id, key))
             known = self._context.catalogues.has_for(endpoint.member, key)
-            if known and read_at is not None and now - read_at < _FRESH_SECONDS:
+            patience = _FRESH_SECONDS if known else _AGAIN_SECONDS
+            if read_at is not None and now - read_at < patience:
                 continue
             if len(self._reading) >= _MAX_READING:
                 continue  # clients choose what they declare: a flood of sets gets the common lists
@@ -67,13 +71,8 @@ class ClientLists:
         if first:
             await asyncio.wait(first, timeout=FIRST_CATALOGUE_SECONDS)
 
-    def changed_in(self, session: Session | None, endpoint: Endpoint, upstream: Upstream) -> None:
-        """A caller's own upstream session said that its lists changed."""
-        if session is None:
-            supervisor = self._context.supervisors.get(endpoint.id)
-            if supervisor is not None:
-                supervisor.refresh()
-            return
+    def changed_in(self, session: Session, endpoint: Endpoint, upstream: Upstream) -> None:
+        """A session's own upstream session said that its lists changed."""
         place = (session.id, endpoint.id)
         if place in self._looking:
             return  # it looks in a moment
@@ -110,6 +109,8 @@ class ClientLists:
         except MemberFailure:
             return
         waiting = claim.upstream
+        if len(self._read_at) >= _MAX_REMEMBERED:
+            self._read_at.clear()
         try:
             async with asyncio.timeout(settings.startup_timeout):
                 upstream = await waiting if isinstance(waiting, asyncio.Future) else waiting
@@ -123,9 +124,7 @@ class ClientLists:
             if isinstance(waiting, asyncio.Future):
                 waiting.cancel()
             context.release(claim)
-        if len(self._read_at) >= _MAX_REMEMBERED:
-            self._read_at.clear()
-        self._read_at[(endpoint.id, key)] = context.clock()
+            self._read_at[(endpoint.id, key)] = context.clock()
         context.catalogues.update_for(endpoint.member, key, catalogue)
 
     async def _look(self, session: Session, endpoint: Endpoint, upstream: Upstream) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.calls import ServedCall
     from mcpgroup_gateway.serving.catalogues import Catalogues
     from mcpgroup_gateway.serving.interface import Caller
+    from mcpgroup_gateway.serving.local_calls import LocalCall
     from mcpgroup_gateway.serving.records import Records
     from mcpgroup_gateway.serving.sessions import Session
     from mcpgroup_gateway.serving.supervisor import Supervisor
@@ -108,7 +109,7 @@ class Context:
         self.revision = 0
         self.queue = SlotQueue()
         #: Every call that runs, also one that waits for a slot or a catalogue.
-        self.calls: set[ServedCall] = set()
+        self.calls: set[ServedCall | LocalCall] = set()
         self.in_flight = AttemptsInFlight(self._may_move, clock)
         self.supervisors: dict[str, Supervisor] = {}
         self.settings: dict[str, MemberSettings] = {}
@@ -151,8 +152,11 @@ class Context:
     def claim(self, endpoint: Endpoint, caller: Caller) -> Claim:
         """The upstream session that serves this caller on this endpoint, or a future of it.
 
-        Raises `MemberFailure` when the endpoint was removed.
+        Raises `MemberFailure` when the endpoint was removed, or the client's session has ended:
+        nobody would close what is opened for it.
         """
+        if caller.session is not None and caller.session.closed:
+            raise MemberFailure(Failure.CANCELLED, "the session has ended", sent=False)
         supervisor, settings = self.supervisors.get(endpoint.id), self.settings.get(endpoint.id)
         if supervisor is None or settings is None:
             raise MemberFailure(Failure.REFUSED, "the member was removed", sent=False)
@@ -219,7 +223,7 @@ class Context:
         supervisor = self.supervisors.get(endpoint.id)
         if supervisor is None:
             return True  # removed meanwhile
-        if upstream is None or upstream is supervisor.control:
+        if upstream is None or session is None or upstream is supervisor.control:
             supervisor.refresh()
         else:
             self.client_lists.changed_in(session, endpoint, upstream)

@@ -80,9 +80,6 @@ class Service(Protocol):
         """The group's name, which is also `serverInfo.name`."""
         ...
 
-    @property
-    def is_draining(self) -> bool: ...
-
     async def initialize(self, params: dict[str, Raw], protocol_version: str) -> bytes:
         """The bytes of an `initialize` result for the negotiated `protocol_version`.
 

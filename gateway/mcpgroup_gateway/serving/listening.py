@@ -25,18 +25,17 @@ from mcpgroup_gateway.wire.envelope import (
     parse_object,
     parse_string,
 )
-from mcpgroup_gateway.wire.protocol import SUBSCRIPTION_KEY
+from mcpgroup_gateway.wire.protocol import LISTEN, SUBSCRIPTION_KEY
 from mcpgroup_gateway.wire.refusals import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcpgroup_gateway.serving.interface import Caller
+    from mcpgroup_gateway.serving.interface import Caller, Sink
     from mcpgroup_gateway.serving.service import GroupService
     from mcpgroup_gateway.wire.envelope import Message
 
-#: Listens open at once on one replica, and URIs that one of them may name.
-MAX_LISTENING: Final = 10_000
+#: URIs that one listen may name.
 _MAX_URIS: Final = 1_000
 #: What waits for a client that does not read: members may name any number of parts of a resource.
 _MAX_WAITING: Final = 1_100
@@ -63,8 +62,7 @@ class ListenCall:
         self._waiting_bytes = 0
         self._changed = asyncio.Event()
         self._interruption = Interruption()
-        self._cancelled = False
-        self._ending = False
+        self._acknowledged = False
 
     @property
     def caller(self) -> Caller:
@@ -76,10 +74,11 @@ class ListenCall:
         return len(self._waiting)
 
     async def run(self) -> bytes | None:
-        loop = asyncio.get_running_loop()
-        began, outcome = loop.time(), "ok"
+        began, outcome = asyncio.get_running_loop().time(), "internal"
         try:
-            return await self._run()
+            answer = await self._run()
+            outcome = "cancelled" if answer is None else "ok"
+            return answer
         except MalformedMessage as fault:
             outcome = "invalid"
             return encode_error(self._raw_id, error_object(fault.code, fault.text))
@@ -87,20 +86,15 @@ class ListenCall:
             outcome = "cancelled"
             raise
         finally:
-            self._service.context.records.answered_here(
-                "subscriptions/listen", outcome, loop.time() - began
-            )
+            seconds = asyncio.get_running_loop().time() - began
+            self._service.context.records.answered_here(LISTEN, outcome, seconds)
 
     def cancel(self, reason: str | None) -> None:
-        self._cancelled = True
         self._interruption.cancel(reason or "cancelled by the client")
-        self._changed.set()
 
     def end(self) -> None:
         """End gracefully: the replica goes."""
-        self._ending = True
         self._interruption.drain()
-        self._changed.set()
 
     def notify_list_changed(self, capability: str) -> None:
         if capability in self._capabilities:
@@ -110,55 +104,59 @@ class ListenCall:
         self._put(f"uri:{uri}", "notifications/resources/updated", params)
 
     async def _run(self) -> bytes | None:
+        """The result with which it ends; None when the client has gone."""
         sink, service = self._caller.sink, self._service
         if sink is None:
             raise MalformedMessage(INVALID_REQUEST, "listening needs Accept: text/event-stream")
-        if len(service.listening) >= MAX_LISTENING:
-            raise MalformedMessage(INVALID_REQUEST, "too many clients are listening; try again")
         wanted = parse_object(parse_object(self._message.params).get("notifications", Raw(b"")))
         uris = _uris(wanted)
-        try:
-            await self._interruption.during(service.first_catalogues())
-        except CallCancelled:
-            return None
-        except GatewayError:
-            pass  # the replica goes: what is known is acknowledged, and that is the end
-        view = service.context.view(self._caller)
-        honoured: dict[str, Raw] = {}
-        listed = set()
-        for name, capability in _LISTS.items():
-            if bytes(wanted.get(name, b"")) == b"true" and view.declares(capability):
-                honoured[name] = Raw(b"true")
-                listed.add(capability)
-        self._capabilities = frozenset(listed)
         service.listening.add(self)
         try:
-            if uris:
-                honoured["resourceSubscriptions"] = Raw(encode_json(await self._follow(uris)))
-            acknowledged = b'{"notifications":%b,%b}' % (encode_object(honoured), self._tag)
-            await sink.send(
-                encode_notification("notifications/subscriptions/acknowledged", acknowledged)
-            )
-            while not self._cancelled:
-                waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
-                for message in waiting.values():
-                    await sink.send(message)
-                if self._ending:
-                    return encode_result(self._raw_id, b'{"resultType":"complete",%b}' % self._tag)
-                await self._changed.wait()
-                self._changed.clear()
-            return None
+            honoured: dict[str, Raw] = {}
+            try:
+                await self._interruption.during(service.first_catalogues())
+                honoured = self._lists(wanted)
+                if uris:
+                    following = service.context.subscriptions.follow(self, uris)
+                    followed = await self._interruption.during(following)
+                    honoured["resourceSubscriptions"] = Raw(encode_json(followed))
+                await self._acknowledge(sink, honoured)
+                while True:
+                    await self._tell(sink)
+                    self._interruption.check()
+                    await self._interruption.during(self._changed.wait())
+                    self._changed.clear()
+            except CallCancelled:
+                return None
+            except GatewayError:  # the replica goes
+                if not self._acknowledged:
+                    await self._acknowledge(sink, honoured)
+                await self._tell(sink)
+                return encode_result(self._raw_id, b'{"resultType":"complete",%b}' % self._tag)
         finally:
             service.listening.discard(self)
             service.context.subscriptions.leave(self)
 
-    async def _follow(self, uris: list[str]) -> list[str]:
-        """Those of the URIs that are followed from now on."""
-        following = self._service.context.subscriptions.follow(self, uris)
-        try:
-            return await self._interruption.during(following)
-        except (CallCancelled, GatewayError):
-            return []  # it ends
+    def _lists(self, wanted: Mapping[str, Raw]) -> dict[str, Raw]:
+        """What of the filter is honoured, URIs apart; from now on it is told of."""
+        view = self._service.context.view(self._caller)
+        honoured = {
+            name: capability
+            for name, capability in _LISTS.items()
+            if bytes(wanted.get(name, b"")) == b"true" and view.declares(capability)
+        }
+        self._capabilities = frozenset(honoured.values())
+        return dict.fromkeys(honoured, Raw(b"true"))
+
+    async def _acknowledge(self, sink: Sink, honoured: dict[str, Raw]) -> None:
+        self._acknowledged = True
+        params = b'{"notifications":%b,%b}' % (encode_object(honoured), self._tag)
+        await sink.send(encode_notification("notifications/subscriptions/acknowledged", params))
+
+    async def _tell(self, sink: Sink) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
+        for message in waiting.values():
+            await sink.send(message)
 
     def _put(self, key: str, method: str, params: Mapping[str, Raw]) -> None:
         meta = parse_object(params.get("_meta", Raw(b"")))

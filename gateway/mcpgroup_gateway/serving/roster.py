@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.events import Event
     from mcpgroup_gateway.members.upstream import Connector, Upstream
     from mcpgroup_gateway.serving.context import Context
-    from mcpgroup_gateway.serving.service import GroupService
     from mcpgroup_gateway.wire.envelope import Message
 
 _log = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ class Roster:
 
     def __init__(self, context: Context, connect: Callable[[Member, Limits], Connector]) -> None:
         self.context = context
-        self.service: GroupService | None = None
         self._connect = connect
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._last_call: dict[str, float] = {}
@@ -198,9 +196,8 @@ class Roster:
     def control_opened(self, endpoint: Endpoint, control: Upstream) -> None:
         self.context.listeners.open(endpoint, control)
         self.context.subscriptions.look_again()
-        if self.service is not None:
-            shared = self.context.settings[endpoint.id].shared
-            self.service.control_opened(control, shared=shared)
+        if self.context.settings[endpoint.id].shared:
+            self.context.log_levels.set_shared(control)
 
     def idle_since(self, endpoint: Endpoint) -> float | None:
         if endpoint.in_flight or self.context.subscriptions.is_followed(endpoint.id):

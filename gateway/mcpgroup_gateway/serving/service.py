@@ -25,6 +25,7 @@ from mcpgroup_gateway.wire.protocol import (
     CAPABILITY_OF,
     LEGACY_VERSIONS,
     LIST_METHODS,
+    LISTEN,
     LOG_LEVELS,
     MODERN_VERSIONS,
     SERVER_INFO_KEY,
@@ -63,10 +64,6 @@ class GroupService:
     @property
     def name(self) -> str:
         return self.context.name
-
-    @property
-    def is_draining(self) -> bool:
-        return self.draining
 
     # -- the interface of the front ------------------------------------------------------
 
@@ -126,7 +123,7 @@ class GroupService:
 
     def begin(self, message: Message, caller: Caller) -> Call:
         method = message.method
-        if caller.modern and method == "subscriptions/listen":
+        if caller.modern and method == LISTEN:
             return ListenCall(self, message, caller)
         if method in LIST_METHODS or method in _ANSWERED_HERE or _is_not_offered(method or ""):
             return LocalCall(self, message, caller)
@@ -161,6 +158,7 @@ class GroupService:
     def end_calls(self) -> None:
         """Answer everything that runs, now: the replica ends."""
         self.context.pending.close()
+        self.end_listening()  # of those who came since the drain began
         for call in tuple(self.context.calls):
             call.drain()
         self._first_wait_ends = 0.0  # lists and `initialize` take what is known
@@ -183,10 +181,13 @@ class GroupService:
         while catalogues.missing() and (left := (self._first_wait_ends or 0.0) - clock()) > 0:
             await catalogues.wait(left)
 
-    async def list(self, kind: Kind, message: Message, caller: Caller) -> bytes:
-        """The result of a list request. Raises `MalformedMessage`."""
+    async def lists_of(self, caller: Caller) -> None:
+        """See that the lists are known which this caller sees, within bounds."""
         await self.first_catalogues()
         await self.context.client_lists.ensure(caller)
+
+    def listed(self, kind: Kind, message: Message, caller: Caller) -> bytes:
+        """The result of a list request from what is known. Raises `MalformedMessage`."""
         raw = parse_object(message.params).get("cursor")
         cursor = None
         if raw is not None and bytes(raw) != b"null":
@@ -273,13 +274,10 @@ class GroupService:
         for listening in tuple(self.listening):
             listening.end()
 
-    def control_opened(self, upstream: Upstream, *, shared: bool) -> None:
-        if shared:
-            self.context.log_levels.set_shared(upstream)
-
     def session_ended(self, session: Session) -> None:
         self.context.questions.session_ended(session)
         self.context.catalogues.session_ended(session.id)
+        self.context.aiming.links.session_ended(session.id)
         self.context.subscriptions.session_ended(session.id)
         self.context.upstreams.close_owner(session.id)
 
