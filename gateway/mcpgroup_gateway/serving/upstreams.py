@@ -116,7 +116,7 @@ class UpstreamSessions:
         loop = asyncio.get_running_loop()
         slot.last_used = loop.time()
         self._slots[endpoint_id].move_to_end(owner)
-        if slot.upstream is not None and not slot.upstream.lost:
+        if slot.upstream is not None and not slot.upstream.lost and slot.opening is None:
             return slot.upstream
         waiter = slot.waiters.new()
         if slot.opening is None:

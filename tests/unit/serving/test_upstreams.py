@@ -190,3 +190,31 @@ async def test_callers_without_a_session_who_declare_ever_more_keep_few_sessions
         await use(held, f"session {number}", "a", connector)
     assert len(held) == 164  # client sessions are counted for themselves
     await held.close()
+
+
+async def test_nobody_gets_a_session_before_what_is_to_be_said_first_was_said() -> None:
+    opened, said = asyncio.Event(), asyncio.Event()
+
+    async def first(*_: Any) -> None:
+        opened.set()
+        await said.wait()
+
+    sessions = UpstreamSessions(
+        maximum=2,
+        idle_seconds=60,
+        opened=first,
+        message=lambda *_: None,
+        requested=lambda *_: None,
+        lost=lambda *_: None,
+    )
+    connector = FakeConnector()
+    one = asyncio.create_task(use(sessions, "one", "a", connector))
+    async with asyncio.timeout(2):
+        await opened.wait()
+        another = asyncio.create_task(use(sessions, "one", "a", connector))
+        await asyncio.sleep(0)
+        assert not one.done()
+        assert not another.done()
+        said.set()
+        assert await one is await another is connector.opened[0]
+    await sessions.close()
