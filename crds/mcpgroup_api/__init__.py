@@ -16,7 +16,7 @@ from mcpgroup_api.deployment import (
     ServiceType,
     SessionAffinity,
 )
-from mcpgroup_api.fields import PATTERNS, Model
+from mcpgroup_api.fields import Model
 from mcpgroup_api.group import API_VERSION, KIND, McpServerGroup, McpServerGroupSpec, Metadata
 from mcpgroup_api.members import (
     EnvVariable,
@@ -25,6 +25,7 @@ from mcpgroup_api.members import (
     HttpSource,
     Isolation,
     Member,
+    MemberFilter,
     NameFilter,
     Provides,
     SecretKeyRef,
@@ -41,6 +42,7 @@ from mcpgroup_api.network import (
     NetworkPeer,
     NetworkPolicy,
 )
+from mcpgroup_api.patterns import PATTERNS
 from mcpgroup_api.pod_rules import RESERVED_PREFIXES, RESERVED_VARIABLES
 from mcpgroup_api.podspec import (
     Affinity,
@@ -109,6 +111,7 @@ __all__ = [
     "McpServerGroupSpec",
     "Member",
     "MemberBreaker",
+    "MemberFilter",
     "Metadata",
     "Model",
     "Monitoring",

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 
 from mcpgroup_api import pod_rules
 from mcpgroup_api.fields import (
-    IMAGE,
-    LOG_FILE,
     AnnotationValue,
+    Image,
     LabelKey,
     LabelValue,
+    LogFile,
     Model,
     SecretName,
 )
@@ -76,7 +76,7 @@ class RequestLog(Model):
 
     sample_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Share of the requests that is logged."""
-    file: Annotated[str, Field(pattern=LOG_FILE, min_length=1, max_length=128)] = "-"
+    file: LogFile = "-"
     """`-` is standard error; a file is one in `/tmp`, the only folder that can be written."""
     max_megabytes: Annotated[int, Field(ge=1, le=1024)] = 100
     """Size in MiB at which the file is rotated; three old ones stay."""
@@ -85,7 +85,7 @@ class RequestLog(Model):
 class Gateway(Model):
     """The gateway pods. A change rolls them out anew."""
 
-    image: Annotated[str, Field(pattern=IMAGE, min_length=1, max_length=512)] | None = None
+    image: Image | None = None
     """Image of the gateway; the operator's default when absent."""
     resources: Resources = Resources()
     """CPU, memory and disk of the gateway's container, its stdio members included."""

@@ -8,9 +8,10 @@ from pydantic import Field, model_validator
 
 from mcpgroup_api import rules
 from mcpgroup_api.deployment import Gateway, Monitoring, Service
-from mcpgroup_api.fields import LINES, GroupName, Host, Model, Namespace, Origin
+from mcpgroup_api.fields import GroupName, Host, Model, Namespace, Origin
 from mcpgroup_api.members import Member, NameFilter
 from mcpgroup_api.network import NetworkPolicy
+from mcpgroup_api.patterns import LINES
 from mcpgroup_api.policies import (
     Canary,
     CircuitBreaker,

@@ -12,6 +12,7 @@ from mcpgroup_api.fields import (
     Argument,
     EnvName,
     EnvValue,
+    FewNames,
     HeaderName,
     HeaderValue,
     Label,
@@ -125,7 +126,7 @@ class StdioSource(Model):
 
     command: Annotated[tuple[Argument, ...], Field(strict=False, min_length=1, max_length=128)]
     """Program and arguments. No shell reads them, and nothing in them is expanded."""
-    env: Annotated[tuple[EnvVariable, ...], Field(strict=False, max_length=128)] = ()
+    env: Annotated[tuple[EnvVariable, ...], Field(strict=False, max_length=64)] = ()
     """Variables added to the small environment that the process gets."""
     working_dir: Path | None = None
     """Where the process starts; the gateway's own folder when absent."""
@@ -138,11 +139,11 @@ class StdioSource(Model):
 class Provides(Model):
     """Hints of what a member offers, used until it was first reached."""
 
-    tools: Names = ()
+    tools: FewNames = ()
     """Names of tools."""
-    resources: Names = ()
+    resources: FewNames = ()
     """URIs of resources."""
-    prompts: Names = ()
+    prompts: FewNames = ()
     """Names of prompts."""
 
 
@@ -152,6 +153,15 @@ class NameFilter(Model):
     allow: Names = ()
     """Patterns (fnmatch) of what is allowed."""
     deny: Names = ()
+    """Patterns (fnmatch) of what is hidden."""
+
+
+class MemberFilter(NameFilter):
+    """What of one member may be seen and used."""
+
+    allow: FewNames = ()
+    """Patterns (fnmatch) of what is allowed."""
+    deny: FewNames = ()
     """Patterns (fnmatch) of what is hidden."""
 
 
@@ -183,11 +193,11 @@ class Member(Model):
     """What the server has that a route may require, for example `gpu`."""
     provides: Provides = Provides()
     """Hints of what the server offers, used until it was first reached."""
-    tools: NameFilter = NameFilter()
+    tools: MemberFilter = MemberFilter()
     """Tools of this member that may be seen and called."""
-    resources: NameFilter = NameFilter()
+    resources: MemberFilter = MemberFilter()
     """Resources of this member, by URI, that may be seen and read."""
-    prompts: NameFilter = NameFilter()
+    prompts: MemberFilter = MemberFilter()
     """Prompts of this member that may be seen and got."""
     max_concurrent_requests: Annotated[int, Field(ge=0, le=10000)] = 0
     """Calls that may be in flight on this member at once, a replica; 0: no limit."""

@@ -8,10 +8,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from mcpgroup_api import pod_rules
-from mcpgroup_api.fields import CIDR, LabelKey, LabelValue, Model
+from mcpgroup_api.fields import Cidr, LabelKey, LabelValue, Model
 from mcpgroup_api.rules import check
-
-Cidr = Annotated[str, Field(pattern=CIDR, min_length=1, max_length=64)]
 
 
 class LabelOperator(StrEnum):

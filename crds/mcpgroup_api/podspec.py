@@ -9,14 +9,14 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from mcpgroup_api import pod_rules
 from mcpgroup_api.fields import (
-    QUANTITY,
-    VARIABLE_NAME,
     EnvValue,
     LabelKey,
     LabelValue,
     Model,
     SecretName,
+    VariableName,
 )
+from mcpgroup_api.patterns import QUANTITY
 from mcpgroup_api.rules import check
 
 
@@ -106,7 +106,7 @@ class PullSecret(Model):
 class PodVariable(Model):
     """A variable in the environment of the gateway."""
 
-    name: Annotated[str, Field(pattern=VARIABLE_NAME, min_length=1, max_length=253)]
+    name: VariableName
     """Name of the variable, unique in the list."""
     value: EnvValue = ""
     """Its value; visible to everyone who may read the group. Kubernetes expands `$(NAME)`."""

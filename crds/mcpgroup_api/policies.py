@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from mcpgroup_api import rules
 from mcpgroup_api.fields import (
-    SEPARATOR,
+    FewNames,
     HeaderName,
     Label,
     Labels,
@@ -17,9 +17,9 @@ from mcpgroup_api.fields import (
     MemberNames,
     Model,
     Name,
-    Names,
     Tenant,
 )
+from mcpgroup_api.patterns import SEPARATOR
 
 
 class Strategy(StrEnum):
@@ -133,11 +133,11 @@ class Naming(Model):
 class RouteMatch(Model):
     """Which requests a route takes: those that any of the lists names."""
 
-    tools: Names = ()
+    tools: FewNames = ()
     """Patterns (fnmatch) of tools."""
-    resources: Names = ()
+    resources: FewNames = ()
     """Patterns (fnmatch) of resource URIs."""
-    prompts: Names = ()
+    prompts: FewNames = ()
     """Patterns (fnmatch) of prompts."""
     methods: Annotated[tuple[Name, ...], Field(strict=False, max_length=32)] = ()
     """Methods of the protocol, as in `completion/complete`."""
@@ -185,7 +185,7 @@ class Canary(Model):
     """The member under trial. It serves nobody else while a stable member is left."""
     split_percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Share of the tenants, chosen by a hash of group and tenant."""
-    pinned_tenants: Annotated[dict[Tenant, MemberName], Field(max_length=1000)] = {}  # noqa: RUF012
+    pinned_tenants: Annotated[dict[Tenant, MemberName], Field(max_length=256)] = {}  # noqa: RUF012
     """Tenants that always go to the named member, whatever the split."""
 
 

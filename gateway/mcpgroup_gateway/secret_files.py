@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from mcpgroup_api.fields import DNS_SUBDOMAIN, ONE_LINE, REFERENCE_KEY
+from mcpgroup_api.patterns import DNS_SUBDOMAIN, ONE_LINE, REFERENCE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

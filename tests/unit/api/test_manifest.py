@@ -83,7 +83,8 @@ def test_no_fault_holds_a_value_of_the_manifest() -> None:
 
 def test_something_missing_is_told_at_the_line_of_what_should_hold_it() -> None:
     assert faults(spec("members:\n- name: a\n  http: {tls: {}}\n")) == [
-        "group.yaml:7: spec.members[0].http.url: is required: text (1 to 2048 characters)"
+        "group.yaml:7: spec.members[0].http.url: is required: an http or https URL without"
+        " credentials and fragment, as in 'https://example.com/mcp' (1 to 2048 characters)"
     ]
 
 
