@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import kopf
 
 from mcpgroup_operator import connection
-from mcpgroup_operator.kinds import GROUP, OWNED_AND_WATCHED, WATCHED, Kind
+from mcpgroup_operator.kinds import GROUP, OWNED_AND_WATCHED, WATCHED
 from mcpgroup_operator.names import GROUP_LABEL
-from mcpgroup_operator.watches import Watch, WatchMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from mcpgroup_operator.kinds import Kind
+    from mcpgroup_operator.watches import Scope, Watch, WatchMonitor
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -32,21 +33,6 @@ _MAX_PAUSE_SECONDS: Final = 60.0
 _STEADY_SECONDS: Final = 300.0
 _SERVER_TIMEOUT_SECONDS: Final = 300
 _PAGE: Final = 500
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """`namespaces` empty: everywhere. `group_selector` limits which groups are served."""
-
-    namespaces: tuple[str, ...]
-    group_selector: str
-
-    def watches(self) -> list[Watch]:
-        """Everything that is listed and watched."""
-        return [Watch(kind, place) for kind in WATCHED for place in self.namespaces or (None,)]
-
-    def label_selector(self, kind: Kind) -> str:
-        """What of a kind is ours to see."""
-        return self.group_selector if kind is GROUP else GROUP_LABEL
 
 
 class Informer:

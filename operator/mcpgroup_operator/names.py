@@ -31,6 +31,8 @@ CONTENT_GENERATION_ANNOTATION: Final = "mcpgroup.dev/content-generation"
 """On the ConfigMap: the group's generation at which that content was new."""
 CONFIG_HASH_ANNOTATION: Final = "mcpgroup.dev/config-hash"
 """On a gateway pod: the hash of the file it should have; its change refreshes the volume."""
+CONFIG_REFRESH_ANNOTATION: Final = "mcpgroup.dev/config-refresh"
+"""On a gateway pod: how often that was tried for this hash."""
 ROTATE_KEYS_ANNOTATION: Final = "mcpgroup.dev/rotate-keys"
 """On a group, by its user: another text than the Secret's makes new keys. On the Secret: the text
 its keys were made under."""

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from mcpgroup_operator.kinds import WATCHED, Kind
+from mcpgroup_operator.kinds import GROUP, WATCHED, Kind
+from mcpgroup_operator.names import GROUP_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -40,6 +41,22 @@ class Watch(NamedTuple):
 
     kind: Kind
     namespace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`namespaces` empty: everywhere. `group_selector` limits which groups are served."""
+
+    namespaces: tuple[str, ...]
+    group_selector: str
+
+    def watches(self) -> list[Watch]:
+        """Everything that is listed and watched."""
+        return [Watch(kind, place) for kind in WATCHED for place in self.namespaces or (None,)]
+
+    def label_selector(self, kind: Kind) -> str:
+        """What of a kind is ours to see."""
+        return self.group_selector if kind is GROUP else GROUP_LABEL
 
 
 @dataclass(slots=True)

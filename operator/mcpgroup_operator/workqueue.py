@@ -172,6 +172,14 @@ class Workers(Generic[K]):
         self._changed.set()
         return delay
 
+    def forgive(self, key: K) -> None:
+        """It succeeded."""
+        self._queue.forgive(key)
+
+    def forget(self, key: K) -> None:
+        """It is gone for good."""
+        self._queue.forget(key)
+
     async def run(self) -> None:
         """Works until cancelled."""
         async with asyncio.TaskGroup() as group:

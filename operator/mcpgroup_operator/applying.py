@@ -1,0 +1,145 @@
+"""Brings one child to what is desired, and deletes one that is no longer asked for.
+
+Nothing is written that is there already, and nothing that is not ours. Every write is aimed at
+the very object that was judged: by its uid when there is one, without force when there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcpgroup_operator import errors
+from mcpgroup_operator.kinds import POD, POD_MONITOR, SECRET, Kind
+from mcpgroup_operator.lacking import lacks
+from mcpgroup_operator.ownership import Deleting, ManagedByOther, NotOwned, Ours, ownership
+from mcpgroup_operator.repairs import repairs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from mcpgroup_operator.children import Desired, Unwanted
+    from mcpgroup_operator.client import Client
+    from mcpgroup_operator.metrics import Metrics
+    from mcpgroup_operator.store import Key, Store
+
+Manifest = dict[str, Any]
+
+
+class NotOursError(Exception):
+    """There is an object of a child's name that is not ours."""
+
+
+class OtherOperatorError(Exception):
+    """The child belongs to another installation of the operator; `mark` is its."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__(mark)
+        self.mark = mark
+
+
+class StillDeletingError(Exception):
+    """An earlier child of that name is on its way out."""
+
+
+class GroupGoneError(Exception):
+    """The group was deleted, or replaced by another one of its name."""
+
+
+class Applier:
+    """The children of one group during one reconcile.
+
+    `confirm` asks the API server whether the group is still there; it raises `GroupGoneError`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        metrics: Metrics,
+        key: Key,
+        mark: str,
+        confirm: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._metrics = metrics
+        self._key = key
+        self._mark = mark
+        self._confirm = confirm
+
+    async def find(self, kind: Kind, name: str) -> Manifest | None:
+        """The live object: from the store, or from the API server when the store cannot know."""
+        namespace = self._key.namespace
+        if kind in (SECRET, POD_MONITOR):
+            return await self._client.find(kind, namespace, name)
+        return self._store.child(kind, namespace, name)
+
+    def refuse_other_operators(self, children: Iterable[Manifest]) -> None:
+        """Raises `OtherOperatorError` when one of them is another installation's."""
+        for child in children:
+            whose = ownership(child, self._key.name, self._mark)
+            if isinstance(whose, ManagedByOther) and child["kind"] != POD.name:
+                raise OtherOperatorError(whose.mark)
+
+    async def ensure(self, desired: Desired, live: Manifest | None) -> None:
+        """Applies `desired` unless `live` has all of it already.
+
+        Raises the errors above and those of the client.
+        """
+        if live is None:
+            live = await self._client.find(desired.kind, self._key.namespace, desired.name)
+        if live is None:
+            await self._confirm()
+            self._written(desired.kind, "created", await self._apply(desired, None))
+            return
+        self._require_ours(live)
+        if not lacks(desired.manifest, live):
+            return
+        try:
+            written = await self._apply(desired, live)
+        except errors.InvalidError:
+            written = await self._repair(desired)
+        self._written(desired.kind, "applied", written)
+
+    async def prune(self, unwanted: Unwanted, live: Manifest | None) -> None:
+        """Deletes what is there, ours, and not asked for."""
+        whose = ownership(live, self._key.name, self._mark)
+        if not isinstance(whose, Ours):
+            return
+        namespace, name = self._key.namespace, unwanted.name
+        await self._client.delete(unwanted.kind, namespace, name, whose.uid)
+        self._metrics.child_written(unwanted.kind.resource, "deleted")
+
+    def _require_ours(self, live: Manifest) -> None:
+        match ownership(live, self._key.name, self._mark):
+            case NotOwned():
+                raise NotOursError
+            case Deleting():
+                raise StillDeletingError
+            case ManagedByOther(mark):
+                raise OtherOperatorError(mark)
+
+    async def _apply(self, desired: Desired, live: Manifest | None) -> Manifest:
+        if live is None:
+            # Without force: whoever made one of that name a moment ago keeps it.
+            return await self._client.apply(desired.manifest, force=False)
+        metadata = {**desired.manifest["metadata"], "uid": live["metadata"]["uid"]}
+        return await self._client.apply({**desired.manifest, "metadata": metadata}, force=True)
+
+    async def _repair(self, desired: Desired) -> Manifest:
+        """What was merged is refused: what somebody put beside ours is taken out first. Raises
+        `InvalidError` when that is not it."""
+        live = await self._client.get(desired.kind, self._key.namespace, desired.name)
+        self._require_ours(live)
+        operations = repairs(desired.manifest, live)
+        if operations:
+            live = await self._client.json_patch(
+                desired.kind, self._key.namespace, desired.name, operations
+            )
+            self._written(desired.kind, "repaired", live)
+        return await self._apply(desired, live)
+
+    def _written(self, kind: Kind, action: str, written: Manifest) -> None:
+        if kind not in (SECRET, POD_MONITOR):
+            self._store.put(kind, written)
+        self._metrics.child_written(kind.resource, action)

@@ -1,0 +1,125 @@
+"""One group, from what it asks for to what its status says.
+
+Level-triggered: whatever the reason to look at a group, all of it is compared, and only
+differences are written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from mcpgroup_operator import errors
+from mcpgroup_operator.applying import GroupGoneError, OtherOperatorError
+from mcpgroup_operator.kinds import GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mcpgroup_operator.client import Client
+    from mcpgroup_operator.deploying import Deployer
+    from mcpgroup_operator.metrics import Metrics
+    from mcpgroup_operator.refreshing import ConfigRefresher
+    from mcpgroup_operator.reporting import Reporter
+    from mcpgroup_operator.store import Key, Store
+    from mcpgroup_operator.workqueue import Workers
+
+_LOG: Final = logging.getLogger(__name__)
+
+BLOCKED_SECONDS: Final = 30.0
+"""Until another try when nothing will tell: a foreign object may have gone, a verb been granted."""
+
+
+class Reconciler:
+    """`work(key)` never raises: what fails is told in the log and in metrics, and tried again."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        deployer: Deployer,
+        refresher: ConfigRefresher,
+        reporter: Reporter,
+        metrics: Metrics,
+        random: Random,
+        clock: Callable[[], float],
+        *,
+        resync_seconds: float,
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._deployer = deployer
+        self._refresher = refresher
+        self._reporter = reporter
+        self._metrics = metrics
+        self._random = random
+        self._clock = clock
+        self._resync_seconds = resync_seconds
+
+    async def work(self, key: Key, workers: Workers[Key]) -> None:
+        """Reconciles a group and says to `workers` when to look at it again."""
+        started = self._clock()
+        try:
+            look_in = await self.reconcile(key)
+        except errors.NamespaceEndingError:
+            workers.forgive(key)
+        except OtherOperatorError as error:
+            workers.forgive(key)
+            workers.add_after(key, self._resync_seconds)
+            await self._reporter.managed_by_other(key, error.mark)
+        except errors.NotLeadingError:
+            self._metrics.reconcile_failed("not_leading")
+            workers.add_failed(key)
+        except errors.ApiError as error:
+            wait = error.retry_after if isinstance(error, errors.BusyError) else None
+            delay = workers.add_failed(key, wait or 0.0)
+            self._metrics.reconcile_failed(error.reason)
+            _LOG.warning("%s/%s: %s; again in %.1f s", *key, error, delay)
+        except Exception:  # noqa: BLE001 - a fault of ours in one group must not stop the others
+            self._metrics.reconcile_failed("internal")
+            _LOG.exception("%s/%s: a fault of the operator", *key)
+            workers.add_failed(key)
+        else:
+            workers.forgive(key)
+            if look_in is None:
+                workers.forget(key)
+            else:
+                workers.add_after(key, look_in)
+        finally:
+            self._metrics.reconciled(self._clock() - started)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Seconds after which to look again whatever happens, None when the group is gone.
+
+        Raises `OtherOperatorError` and the errors of the client.
+        """
+        group = self._store.group(key)
+        if group is None or group["metadata"].get("deletionTimestamp"):
+            self._forget(key)
+            return None
+        try:
+            deployed = await self._deployer.deploy(key, group)
+        except GroupGoneError:
+            live = await self._client.find(GROUP, *key)
+            if live is None:
+                self._store.remove(GROUP, group)
+            else:
+                self._store.put(GROUP, live)
+            if live is None or live["metadata"].get("deletionTimestamp"):
+                self._forget(key)
+                return None
+            return 0.0  # another group of that name: from the start
+        observed = self._reporter.observe(key, deployed.accepted)
+        waits = [
+            await self._refresher.refresh(key, observed),
+            await self._reporter.report(key, observed),
+            self._resync_seconds * (0.8 + 0.2 * self._random.random()),
+        ]
+        if deployed.blocked:
+            waits.append(BLOCKED_SECONDS * (0.8 + 0.4 * self._random.random()))
+        return min(wait for wait in waits if wait is not None)
+
+    def _forget(self, key: Key) -> None:
+        self._refresher.forget(key)
+        self._reporter.forget(key)

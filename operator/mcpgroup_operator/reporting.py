@@ -1,0 +1,157 @@
+"""Writes the status of groups.
+
+A status is written when it differs from the one that is there, at most once in a while for each
+group, the last state winning; a transition of `Ready` is written at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from mcpgroup_api import config_hash
+from mcpgroup_operator import conditions, errors, names
+from mcpgroup_operator.kinds import CONFIG_MAP, DEPLOYMENT, GROUP, POD
+from mcpgroup_operator.observation import Observed, observe_pod
+from mcpgroup_operator.polling import Target
+from mcpgroup_operator.status import build_status
+from mcpgroup_operator.throttle import StatusThrottle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcpgroup_operator.client import Client
+    from mcpgroup_operator.conditions import Finding
+    from mcpgroup_operator.metrics import Metrics
+    from mcpgroup_operator.polling import Poller
+    from mcpgroup_operator.store import Key, Store
+
+_LOG: Final = logging.getLogger(__name__)
+
+_UNSETTLED_SECONDS: Final = 1.0
+
+Manifest = dict[str, Any]
+
+
+class Reporter:
+    """`clock` is monotonic, `wall_clock` gives Unix time; `identity` stands in Events."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        poller: Poller,
+        metrics: Metrics,
+        *,
+        identity: str,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._poller = poller
+        self._metrics = metrics
+        self._identity = identity
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._throttle: StatusThrottle[Key] = StatusThrottle()
+        self._told_of_others: set[str] = set()
+
+    def observe(self, key: Key, accepted: Finding) -> Observed:
+        """What is known of a group now; its pods are polled from here on."""
+        pods = list(self._store.children(key, POD))
+        self._poller.set_pods(key, [t for pod in pods if (t := _target(pod)) is not None])
+        name = names.child(key.name)
+        config_map = self._store.child(CONFIG_MAP, key.namespace, name)
+        text = ((config_map or {}).get("data") or {}).get(names.CONFIG_KEY)
+        return Observed(
+            accepted=accepted,
+            deployment=self._store.child(DEPLOYMENT, key.namespace, name),
+            config_hash=config_hash(text.encode()) if text is not None else None,
+            pods=tuple(
+                observe_pod(pod, self._poller.poll_of(key, pod["metadata"]["uid"])) for pod in pods
+            ),
+        )
+
+    async def report(self, key: Key, observed: Observed) -> float | None:
+        """Writes the status if it must be; seconds after which to come back for it, if so.
+
+        Raises the errors of the client.
+        """
+        group = self._store.group(key)
+        if group is None:
+            return None
+        now = self._wall_clock()
+        previous = group.get("status") or {}
+        status = build_status(group, observed, previous, now)
+        self._measure(key, group, status)
+        due = observed.due_in(now)
+        if status == previous:
+            return due
+        if not observed.is_settled() and previous.get("conditions"):
+            # An operator that has just started knows less than the status that is there says.
+            return _UNSETTLED_SECONDS
+        wait = self._throttle.wait(key, previous, status, self._clock())
+        if wait > 0:
+            return wait if due is None else min(wait, due)
+        await self._write(key, group, status)
+        self._throttle.written(key, self._clock())
+        return due
+
+    async def managed_by_other(self, key: Key, mark: str) -> None:
+        """Says, once for each group, that another operator has it."""
+        group = self._store.group(key)
+        if group is None or group["metadata"]["uid"] in self._told_of_others:
+            return
+        _LOG.warning("%s/%s belongs to the operator %s: nothing is written", *key, mark)
+        self._told_of_others.add(group["metadata"]["uid"])
+
+    def forget(self, key: Key) -> None:
+        """The group is gone."""
+        self._poller.remove(key)
+        self._throttle.forget(key)
+        self._metrics.forget(key)
+
+    async def _write(self, key: Key, group: Manifest, status: Manifest) -> None:
+        manifest = {
+            "apiVersion": GROUP.api_version,
+            "kind": GROUP.name,
+            "metadata": {
+                "namespace": key.namespace,
+                "name": key.name,
+                "uid": group["metadata"]["uid"],
+            },
+            "status": status,
+        }
+        try:
+            written = await self._client.apply(manifest, force=True, subresource="status")
+        except errors.ApiError:
+            self._metrics.status_written(ok=False)
+            raise
+        self._metrics.status_written(ok=True)
+        self._store.put(GROUP, written)
+
+    def _measure(self, key: Key, group: Manifest, status: Manifest) -> None:
+        config_map = self._store.child(CONFIG_MAP, key.namespace, names.child(key.name))
+        annotations = (config_map or {}).get("metadata", {}).get("annotations") or {}
+        generation = annotations.get(names.CONTENT_GENERATION_ANNOTATION, "")
+        self._metrics.group(
+            key,
+            desired=int((group.get("spec") or {}).get("replicas", 0)),
+            ready=sum(1 for row in status["gateways"] if row["ready"]),
+            generation=int(generation) if generation.isdigit() else None,
+            conditions={
+                name: conditions.status_of(status["conditions"], name) or "Unknown"
+                for name in conditions.TYPES
+            },
+        )
+
+
+def _target(pod: Manifest) -> Target | None:
+    """A pod that can be asked: it runs, and is not on its way out."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    ip = status.get("podIP")
+    if not ip or metadata.get("deletionTimestamp") or status.get("phase") != "Running":
+        return None
+    ready = any(entry.get("status") == "True" for entry in status.get("conditions") or [])
+    return Target(metadata["namespace"], metadata["name"], metadata["uid"], ip, ready)
