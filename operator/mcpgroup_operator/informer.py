@@ -109,11 +109,12 @@ class Informer:
     async def _kopf(self, ours: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
         configuration = await connection.load(self._kubeconfig)
         credentials = connection.Credentials(configuration)
-        session = connection.open_session(configuration, credentials, self._monitor.observed)
         registry = kopf.OperatorRegistry()
 
         @kopf.on.login(registry=registry)
-        def login(**_: Any) -> kopf.AiohttpSession:
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            # kopf closes a session that the API server refused, and asks for another one.
+            session = connection.open_session(configuration, credentials, self._monitor.observed)
             return kopf.AiohttpSession(server=configuration.host, aiohttp_session=session)
 
         for kind in WATCHED:
@@ -128,7 +129,6 @@ class Informer:
                 stop_flag=stop,
             )
         finally:
-            await session.close()
             await credentials.close()
 
     def _hand_over(
