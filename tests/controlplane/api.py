@@ -26,6 +26,9 @@ _TYPES: Final = {
 _REQUEST_SECONDS: Final = 30.0
 
 
+Changes = list[tuple[str, dict[str, Any]]]
+
+
 class ApiError(Exception):
     """The API server refused: `code` (HTTP), `reason` (such as `AlreadyExists`), `message`."""
 
@@ -213,24 +216,44 @@ class Api:
         self, plural: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> AsyncGenerator[dict[str, dict[str, Any]], None]:
         """The objects by name (`namespace/name` with namespace `"*"`), at first and after each
-        change. Endless: a watch that ends begins anew."""
+        change. Endless."""
+        objects: dict[str, dict[str, Any]] = {}
+        async with contextlib.aclosing(
+            self.changes(plural, namespace, labels=labels, fields=fields)
+        ) as changes:
+            async for batch in changes:
+                for kind, item in batch:
+                    if kind == "DELETED":
+                        objects.pop(_key(item, namespace), None)
+                    else:
+                        objects[_key(item, namespace)] = item
+                yield objects
+
+    async def changes(
+        self, plural: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[Changes, None]:
+        """What happens, as pairs of `ADDED`, `MODIFIED` or `DELETED` and the object: at first all
+        that is there, then each change. Endless: a watch that ends begins anew."""
         path = self._path(plural, namespace)
         selected = {"labelSelector": labels, "fieldSelector": fields}
+        known: dict[str, dict[str, Any]] = {}
         while True:
             listed = await self.request("GET", path, params=selected)
-            objects = {_key(item, namespace): item for item in listed["items"]}
-            yield objects
+            found = {_key(item, "*"): item for item in listed["items"]}
+            gone = [("DELETED", item) for key, item in known.items() if key not in found]
+            yield [*gone, *(("ADDED", item) for item in found.values())]
+            known = found
             version = listed["metadata"]["resourceVersion"]
             async with contextlib.aclosing(self.events(path, version, **selected)) as events:
                 async for event in events:
                     if event["type"] == "ERROR":
                         break
-                    key = _key(event["object"], namespace)
+                    item = event["object"]
                     if event["type"] == "DELETED":
-                        objects.pop(key, None)
+                        known.pop(_key(item, "*"), None)
                     else:
-                        objects[key] = event["object"]
-                    yield objects
+                        known[_key(item, "*")] = item
+                    yield [(event["type"], item)]
 
     async def events(
         self, path: str, version: str, **params: str

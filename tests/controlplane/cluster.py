@@ -6,18 +6,18 @@ import asyncio
 import os
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from tests.controlplane.access import Access
 from tests.controlplane.api import Api
+from tests.controlplane.audit import AuditLog
+from tests.harness.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tests.controlplane.access import Access
-    from tests.controlplane.audit import AuditLog
-    from tests.harness.certificates import Authority
 
 _KUBECTL_SECONDS = 60
 _TOKEN_SECONDS = 3600 * 6
@@ -44,6 +44,17 @@ class Cluster:
     folder: Path
     audit: AuditLog | None = None
     authority: Authority | None = None
+
+    @classmethod
+    def of_plane(cls, plane: Path, kubectl: Path, folder: Path) -> Self:
+        """One of our own: `plane` is the folder of a `ControlPlane`."""
+        return cls(
+            access=Access.load(plane / "kubeconfig"),
+            kubectl_program=kubectl,
+            folder=folder,
+            audit=AuditLog(plane / "audit.log"),
+            authority=Authority((plane / "authority.pem").read_bytes()),
+        )
 
     def api(self, namespace: str | None = None, access: Access | None = None) -> Api:
         """A client, as administrator if nobody else is named."""
@@ -84,6 +95,12 @@ class Cluster:
         if self.audit is None:
             pytest.skip("the cluster of KUBECONFIG is not ours: its audit log cannot be read")
         return self.audit
+
+    async def assert_no_nodes(self) -> None:
+        """For tests with stand-ins for pods: skipped where real nodes would run the pods."""
+        async with self.api() as api:
+            if await api.list("nodes"):
+                pytest.skip("the cluster of KUBECONFIG has nodes, which run pods themselves")
 
     async def kubectl(
         self,

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.controlplane import binaries
 from tests.controlplane.access import Access, UnusableKubeconfigError
-from tests.controlplane.audit import AuditLog
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.manifests import install_kinds
+from tests.controlplane.private import PrivatePlane
 from tests.controlplane.shared import shared_plane
-from tests.harness.certificates import Authority
 from tests.integration.conftest import no_process_left
 
 if TYPE_CHECKING:
@@ -53,13 +52,7 @@ def cluster(
     if "PYTEST_XDIST_WORKER" in os.environ:
         run = run.parent
     with shared_plane(run / "controlplane") as plane:
-        yield Cluster(
-            access=Access.load(plane / "kubeconfig"),
-            kubectl_program=programs["kubectl"],
-            folder=folder,
-            audit=AuditLog(plane / "audit.log"),
-            authority=Authority((plane / "authority.pem").read_bytes()),
-        )
+        yield Cluster.of_plane(plane, programs["kubectl"], folder)
 
 
 def _cluster_of(kubeconfig: Path, folder: Path) -> Cluster:
@@ -76,6 +69,13 @@ def _cluster_of(kubeconfig: Path, folder: Path) -> Cluster:
 async def _prepare(cluster: Cluster) -> None:
     async with cluster.api() as api:
         await install_kinds(api)
+
+
+@pytest.fixture
+async def private(programs: dict[str, Path], tmp_path: Path) -> AsyncIterator[PrivatePlane]:
+    """Starts control planes that a test may kill, or that have no controllers."""
+    async with PrivatePlane(programs, tmp_path) as private:
+        yield private
 
 
 @pytest.fixture

@@ -45,10 +45,17 @@ def shared_plane(folder: Path) -> Iterator[Path]:
     with (folder / "starting").open("w") as starting, (folder / "users").open("w") as users:
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)  # waits for a keeper that is about to end
-        if not (folder / "ready").exists():
+        if not _is_kept(folder):
+            (folder / "ready").unlink(missing_ok=True)
             _start_keeper(folder)
         fcntl.flock(starting, fcntl.LOCK_UN)
         yield Path((folder / "ready").read_text())
+
+
+def _is_kept(folder: Path) -> bool:
+    """Whether there is a keeper that is ready, and was not killed."""
+    with (folder / "kept").open("w") as kept:
+        return (folder / "ready").exists() and not _nobody_holds(kept)
 
 
 def _start_keeper(folder: Path) -> None:
@@ -71,12 +78,13 @@ async def _keep(folder: Path) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     programs = binaries.control_plane()
     here = folder / f"plane-{os.getpid()}"
-    async with ControlPlane(here, programs) as plane, Api(plane.access) as api:
-        await install_kinds(api)
-        ready = folder / "ready"
-        (folder / "ready.new").write_text(str(here))
-        (folder / "ready.new").rename(ready)
-        with (folder / "users").open("w") as users:
+    with (folder / "kept").open("w") as kept, (folder / "users").open("w") as users:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        async with ControlPlane(here, programs) as plane, Api(plane.access) as api:
+            await install_kinds(api)
+            ready = folder / "ready"
+            (folder / "ready.new").write_text(str(here))
+            (folder / "ready.new").rename(ready)
             try:
                 while not _nobody_holds(users):  # noqa: ASYNC110 - a lock announces nothing
                     await asyncio.sleep(0.2)
@@ -84,9 +92,9 @@ async def _keep(folder: Path) -> None:
                 ready.unlink()
 
 
-def _nobody_holds(users: IO[str]) -> bool:
+def _nobody_holds(lock: IO[str]) -> bool:
     try:
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
