@@ -2,6 +2,7 @@
 # make test     format check, lint, types, layers, tests
 # make lint     the same without tests
 # make format   write the format
+# make crd      write crds/mcpservergroups.yaml from the models
 #
 # Each target makes .venv when it is missing and needs nothing but Python 3.11 or later. What was
 # installed is remembered in stamp files and done again when pyproject.toml changes.
@@ -15,7 +16,7 @@ RUN ?= examples/time.yaml
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint format
+.PHONY: run test lint format crd
 .DELETE_ON_ERROR:
 
 run: $(VENV)/run.stamp
@@ -34,6 +35,9 @@ lint: $(VENV)/test.stamp
 format: $(VENV)/test.stamp
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+crd: $(VENV)/test.stamp
+	PYTHONPATH=crds $(BIN)/python -m mcpgroup_api.crd crds/mcpservergroups.yaml
 
 # --group needs pip 25.1.
 $(VENV)/pip.stamp:

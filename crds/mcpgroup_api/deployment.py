@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from mcpgroup_api import pod_rules
 from mcpgroup_api.fields import (
+    BY_NAME,
     AnnotationValue,
     Image,
     LabelKey,
@@ -101,9 +102,13 @@ class Gateway(Model):
     """Labels of the pods. Keys of `mcpgroup.dev/` and `app.kubernetes.io/` are taken."""
     service_account_name: SecretName | None = None
     """A ServiceAccount that is there already; one is made for the group when absent."""
-    image_pull_secrets: Annotated[tuple[PullSecret, ...], Field(strict=False, max_length=16)] = ()
+    image_pull_secrets: Annotated[
+        tuple[PullSecret, ...], Field(strict=False, max_length=16, json_schema_extra=BY_NAME)
+    ] = ()
     """Secrets with the credentials of registries."""
-    env: Annotated[tuple[PodVariable, ...], Field(strict=False, max_length=64)] = ()
+    env: Annotated[
+        tuple[PodVariable, ...], Field(strict=False, max_length=64, json_schema_extra=BY_NAME)
+    ] = ()
     """Variables of the gateway's container, for example for a proxy."""
     log_level: Annotated[LogLevel, Field(strict=False)] = LogLevel.INFO
     """From which level on the gateway logs."""

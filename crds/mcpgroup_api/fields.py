@@ -6,7 +6,7 @@ A constraint that a regular expression can state is one of `patterns`, bounds ar
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -30,6 +30,9 @@ from mcpgroup_api.patterns import (
     URL,
     VARIABLE_NAME,
 )
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
 
 
 class Model(BaseModel):
@@ -72,6 +75,14 @@ def _check_url(url: str) -> str:
     raise ValueError("must be an http or https URL with a valid host and port")
 
 
+BY_NAME: Final[JsonDict] = {
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+}
+"""A list in which each name is there once: appliers own entries, not the list."""
+SET: Final[JsonDict] = {"x-kubernetes-list-type": "set"}
+"""A list in which each value is there once."""
+
 GroupName = Annotated[str, Field(pattern=GROUP_NAME, min_length=1, max_length=40)]
 MemberName = Annotated[str, Field(pattern=DNS_LABEL, min_length=1, max_length=20)]
 Namespace = Annotated[str, Field(pattern=DNS_LABEL, min_length=1, max_length=63)]
@@ -107,4 +118,6 @@ Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=256)]
 FewNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=64)]
 """For what there are many of: members and routes."""
 Labels = Annotated[tuple[Label, ...], Field(strict=False, max_length=32)]
-MemberNames = Annotated[tuple[MemberName, ...], Field(strict=False, max_length=16)]
+MemberNames = Annotated[
+    tuple[MemberName, ...], Field(strict=False, max_length=16, json_schema_extra=SET)
+]

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from mcpgroup_api import rules
 from mcpgroup_api.deployment import Gateway, Monitoring, Service
-from mcpgroup_api.fields import GroupName, Host, Model, Namespace, Origin
+from mcpgroup_api.fields import BY_NAME, GroupName, Host, Model, Namespace, Origin
 from mcpgroup_api.members import Member, NameFilter
 from mcpgroup_api.network import NetworkPolicy
 from mcpgroup_api.patterns import LINES
@@ -86,7 +86,10 @@ class McpServerGroupSpec(Model):
     than the canary."""
     start_members: bool = True
     """Start members with the gateway; false: on their first use."""
-    members: Annotated[tuple[Member, ...], Field(strict=False, min_length=1, max_length=64)]
+    members: Annotated[
+        tuple[Member, ...],
+        Field(strict=False, min_length=1, max_length=64, json_schema_extra=BY_NAME),
+    ]
     """The MCP servers of the group."""
     health: Health = Health()
     """Probes, and when a member leaves rotation and comes back."""
@@ -149,3 +152,5 @@ class McpServerGroup(Model):
     """Name and more of the object."""
     spec: McpServerGroupSpec
     """What the group is made of and how it decides."""
+    status: Annotated[dict[str, Any], Field(max_length=64)] | None = None
+    """What the operator found: taken and left alone, as in the output of `kubectl get -o yaml`."""

@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 
 from mcpgroup_api import rules
 from mcpgroup_api.fields import (
+    BY_NAME,
+    SET,
     Argument,
     EnvName,
     EnvValue,
@@ -112,9 +114,13 @@ class HttpSource(Model):
     """Where the server answers, as in `https://example.com/mcp`."""
     fallback_urls: Annotated[tuple[Url, ...], Field(strict=False, max_length=8)] = ()
     """Tried in this order for new sessions when `url` cannot be reached."""
-    headers: Annotated[tuple[Header, ...], Field(strict=False, max_length=32)] = ()
+    headers: Annotated[
+        tuple[Header, ...], Field(strict=False, max_length=32, json_schema_extra=BY_NAME)
+    ] = ()
     """Headers sent with every request, for example `Authorization`."""
-    forward_headers: Annotated[tuple[HeaderName, ...], Field(strict=False, max_length=16)] = ()
+    forward_headers: Annotated[
+        tuple[HeaderName, ...], Field(strict=False, max_length=16, json_schema_extra=SET)
+    ] = ()
     """Headers of the client's request that are passed on to the server. Never credentials, which
     are set with `headers`; the trace context (`traceparent`) is passed on anyway."""
     tls: Tls = Tls()
@@ -126,7 +132,9 @@ class StdioSource(Model):
 
     command: Annotated[tuple[Argument, ...], Field(strict=False, min_length=1, max_length=128)]
     """Program and arguments. No shell reads them, and nothing in them is expanded."""
-    env: Annotated[tuple[EnvVariable, ...], Field(strict=False, max_length=64)] = ()
+    env: Annotated[
+        tuple[EnvVariable, ...], Field(strict=False, max_length=64, json_schema_extra=BY_NAME)
+    ] = ()
     """Variables added to the small environment that the process gets."""
     working_dir: Path | None = None
     """Where the process starts; the gateway's own folder when absent."""

@@ -28,7 +28,7 @@ class LabelRequirement(Model):
     """Key of the label."""
     operator: Annotated[LabelOperator, Field(strict=False)]
     """In and NotIn compare `values`; Exists and DoesNotExist take none."""
-    values: Annotated[tuple[LabelValue, ...], Field(strict=False, max_length=16)] = ()
+    values: Annotated[tuple[LabelValue, ...], Field(strict=False, max_length=8)] = ()
     """Values that the label may or may not have."""
 
     @model_validator(mode="after")
@@ -39,10 +39,10 @@ class LabelRequirement(Model):
 class LabelSelector(Model):
     """Selects by labels; all conditions must hold, without any it selects everything."""
 
-    match_labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=16)] = {}  # noqa: RUF012
+    match_labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=8)] = {}  # noqa: RUF012
     """Labels and the values that they must have."""
     match_expressions: Annotated[
-        tuple[LabelRequirement, ...], Field(strict=False, max_length=16)
+        tuple[LabelRequirement, ...], Field(strict=False, max_length=8)
     ] = ()
     """Further conditions."""
 

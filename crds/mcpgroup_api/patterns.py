@@ -56,6 +56,13 @@ URL: Final = (
     rf"(:{_PORT})?([/?][\[\]A-Za-z0-9._~:/?@!$&'()*+,;=%-]*)?$"
 )
 ORIGIN: Final = r"^[a-z][-a-z0-9+.]*://[^\x00-\x20\x7f/?#@\\]+$"
+CONFIG_HASH: Final = r"^(sha256:[0-9a-f]{64})?$"
+SHARE: Final = r"^([0-9]{1,7}/[0-9]{1,7})?$"
+CONDITION_TYPE: Final = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+CONDITION_REASON: Final = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 
 PATTERNS: Final[dict[str, str]] = {
     GROUP_NAME: "a lower-case letter, then lower-case letters, digits and '-', not ending in '-'",

@@ -29,7 +29,12 @@ def _whole_number_as_text(value: Any) -> Any:
 
 Quantity = Annotated[
     str,
-    Field(pattern=QUANTITY, min_length=1, max_length=32),
+    Field(
+        pattern=QUANTITY,
+        min_length=1,
+        max_length=32,
+        json_schema_extra={"x-kubernetes-int-or-string": True},
+    ),
     BeforeValidator(_whole_number_as_text),
 ]
 ResourceName = Literal["cpu", "memory", "ephemeral-storage"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.manifest.faults import Path
 
 _KEY: Final = "[key]"
-_LEFT_ALONE: Final = ("metadata",)
+_LEFT_ALONE: Final = frozenset({("metadata",), ("status",)})
 
 
 def sentences(error: ValidationError, data: Any) -> list[tuple[Path, str]]:
@@ -45,7 +45,7 @@ def nulls(data: Any, path: Path = ()) -> list[tuple[Path, str]]:
     return [
         entry
         for key, value in items
-        if (*path, key) != _LEFT_ALONE
+        if (*path, key) not in _LEFT_ALONE
         for entry in nulls(value, (*path, key))
     ]
 

@@ -559,7 +559,7 @@ REJECTED: list[Case] = [
         apiVersion="mcpgroup.dev/v1",
     ),
     _rejected("another kind", {}, ("kind", "must be McpServerGroup"), kind="Deployment"),
-    _rejected("an unknown part", {}, ("status", "unknown field"), status={}),
+    _rejected("an unknown part", {}, ("stauts", "did you mean status?"), stauts={}),
     *[
         _rejected(
             f"group name {name!r}"[:50],
