@@ -18,6 +18,7 @@ APP_NAME_LABEL: Final = "app.kubernetes.io/name"
 APP_INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 
+OPERATOR_APP: Final = "mcpgroup-operator"
 GATEWAY_APP: Final = "mcpgroup-gateway"
 GATEWAY_COMPONENT: Final = "gateway"
 
@@ -72,7 +73,7 @@ def selector(group: str) -> dict[str, str]:
 
 def labels(group: str) -> dict[str, str]:
     """The labels of every child of a group and of its gateway pods."""
-    return {**selector(group), MANAGED_BY_LABEL: FIELD_MANAGER, GROUP_LABEL: group}
+    return {**selector(group), MANAGED_BY_LABEL: OPERATOR_APP, GROUP_LABEL: group}
 
 
 def child(group: str) -> str:

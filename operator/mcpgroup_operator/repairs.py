@@ -3,8 +3,9 @@
 Server-side apply merges. When somebody changes the port of a Service by hand, the merged list has
 their entry and ours, both of one name, and the API server refuses it: now and at every later try.
 The same goes for fields of which an object may have only one, for example two ways to probe. For
-these cases a JSON patch replaces the part in question, under the resourceVersion that was looked
-at, so that nobody's later change is lost.
+these cases a JSON patch replaces the part in question, if it still is as it was looked at; the
+version of the whole object would be no good to ask for, as controllers write its status all the
+time. A patch that comes too late is refused with 422, like one that makes no sense.
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ def repairs(desired: Manifest, live: Manifest) -> list[Operation]:
     found = [*_of_spec(desired, live), *_of_pods(desired, live)]
     if not found:
         return []
-    version = live["metadata"]["resourceVersion"]
-    return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *found]
+    return [{"op": "test", "path": "/metadata/uid", "value": live["metadata"]["uid"]}, *found]
 
 
 def _of_spec(desired: Manifest, live: Manifest) -> Iterator[Operation]:
@@ -48,7 +48,7 @@ def _of_pods(desired: Manifest, live: Manifest) -> Iterator[Operation]:
     path = "/spec/template/spec"
     for volume, there, inner in _matched("volumes", ours, theirs, path):
         if set(there) - set(volume):
-            yield {"op": "replace", "path": inner, "value": volume}
+            yield from _replaced(inner, there, volume)
     for container, there, inner in _matched("containers", ours, theirs, path):
         yield from _ports(("containers", "ports"), container, there, inner)
         for probe in _PROBES:
@@ -81,7 +81,7 @@ def _ports(
         {**entry, "nodePort": node_ports[entry["name"]]} if entry["name"] in node_ports else entry
         for entry in wanted
     ]
-    yield {"op": "replace", "path": f"{path}/ports", "value": [*kept, *foreign]}
+    yield from _replaced(f"{path}/ports", there, [*kept, *foreign])
 
 
 def _inside(
@@ -95,13 +95,16 @@ def _one_of(
     choices: tuple[str, ...], ours: Manifest, theirs: Manifest, path: str
 ) -> Iterator[Operation]:
     """Where an object may have one of some fields, ours in place of any other."""
-    wanted = [choice for choice in choices if choice in ours]
-    excluded = [choice for choice in choices if choice in theirs and choice not in ours]
+    wanted = {choice: ours[choice] for choice in choices if choice in ours}
+    excluded = {choice for choice in choices if choice in theirs and choice not in ours}
     if wanted and excluded:
-        yield from ({"op": "remove", "path": f"{path}/{choice}"} for choice in excluded)
-        yield from (
-            {"op": "add", "path": f"{path}/{choice}", "value": ours[choice]} for choice in wanted
-        )
+        rest = {name: value for name, value in theirs.items() if name not in choices}
+        yield from _replaced(path, theirs, {**rest, **wanted})
+
+
+def _replaced(path: str, seen: object, value: object) -> Iterator[Operation]:
+    yield {"op": "test", "path": path, "value": seen}
+    yield {"op": "replace", "path": path, "value": value}
 
 
 def _matched(
