@@ -23,6 +23,7 @@ class Lane:
         self.limit = limit
         self.busy = 0
         self._waiting: deque[Callable[[Slot], None]] = deque()
+        self._advancing = False
 
     def enter(self, start: Callable[[Slot], None]) -> None:
         """Call `start` with a slot, now or when there is one; the slot is to be given back."""
@@ -34,9 +35,16 @@ class Lane:
         self._advance()
 
     def _advance(self) -> None:
-        while self._waiting and self.busy < self.limit:
-            self.busy += 1
-            self._waiting.popleft()(Slot(self))
+        # What starts may give its slot back at once, a thousand times in a row: no recursion.
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._waiting and self.busy < self.limit:
+                self.busy += 1
+                self._waiting.popleft()(Slot(self))
+        finally:
+            self._advancing = False
 
 
 class Slot:

@@ -46,8 +46,8 @@ class DirectAccess:
 
     async def __call__(self, target: Target) -> bytes:
         """The body of the answer, or the part of it that is already too long."""
-        url = f"http://{_host(target.ip)}:{self._port}{_PATH}"
         try:
+            url = f"http://{_host(target.ip)}:{self._port}{_PATH}"
             async with self._session.get(url, allow_redirects=False) as response:
                 if response.status != 200:
                     raise PodUnreachableError(f"it answers with HTTP {response.status}")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS: Final = 5.0
 TIMEOUT_SECONDS: Final = 2.0
 FAST_LIMIT: Final = 32
-SLOW_LIMIT: Final = 64
+SLOW_LIMIT: Final = 128
 PATIENCE_SECONDS: Final = 0.25
 """How long a question may stay in the fast lane."""
 FIRST_RETRY_SECONDS: Final = 1.0

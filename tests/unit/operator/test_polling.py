@@ -372,6 +372,22 @@ def test_once_closed_it_asks_nobody() -> None:
     play(scene)
 
 
+def test_thousands_that_wait_can_be_dropped_at_once() -> None:
+    async def scene(bench: Bench) -> None:
+        bench.pods.hang.update(f"search-{number}" for number in range(3000))
+        bench.poller.set_pods(KEY, [target(number) for number in range(3000)])
+        await asyncio.sleep(0.1)
+        faults: list[object] = []
+        bench.loop.set_exception_handler(lambda _, context: faults.append(context))
+        bench.poller.set_pods(KEY, [])
+        bench.poller.set_pods(KEY, [target(3000)])
+        await asyncio.sleep(0.1)
+        assert faults == []
+        assert bench.poll(3000).report == report("search-3000")
+
+    play(scene)
+
+
 def test_a_slot_is_given_back_once_and_what_waits_starts_in_order() -> None:
     lane, other = Lane(1), Lane(1)
     started: list[int] = []
