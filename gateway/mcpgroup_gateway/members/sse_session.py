@@ -21,6 +21,7 @@ from mcpgroup_gateway.members.only_call import CallsInFlight
 from mcpgroup_gateway.members.sse_exchange import SseExchange
 from mcpgroup_gateway.members.sse_posting import Posting
 from mcpgroup_gateway.members.sse_stream import SseStream
+from mcpgroup_gateway.members.telling import Telling
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
     ClientIdentity,
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.members.http_reach import HttpReach
     from mcpgroup_gateway.wire.sse import Event
 
-#: Cancellations and answers to the member that may be under way at once, and their bytes.
-MAX_TELLING: Final = 256
-MAX_TELLING_BYTES: Final = 32 * 1024 * 1024
 #: What closing a session may take (seconds).
 CLOSE_SECONDS: Final = 1.0
 
@@ -88,8 +86,7 @@ class SseUpstream:
         self._exchanges: dict[bytes, SseExchange] = {}
         self._by_token: dict[bytes, SseExchange] = {}
         self._calls: CallsInFlight[SseExchange] = CallsInFlight(loop.time)
-        self._telling: set[asyncio.Task[None]] = set()
-        self._telling_bytes = 0
+        self._telling = Telling(loop, self._deliver)
         self._stream = SseStream(
             self._posting,
             loop,
@@ -157,8 +154,8 @@ class SseUpstream:
             exchange.abort(MemberFailure(Failure.CANCELLED, reason, sent=exchange.sent))
         self._closed = True
         try:
-            if self._telling:
-                await asyncio.wait(self._telling, timeout=CLOSE_SECONDS)
+            if self._telling.tasks:
+                await asyncio.wait(self._telling.tasks, timeout=CLOSE_SECONDS)
         finally:
             tasks = self.abandon()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -166,7 +163,7 @@ class SseUpstream:
     def abandon(self) -> tuple[asyncio.Task[None], ...]:
         """End everything at once and tell nobody; the tasks are cancelled, not awaited."""
         self._closed = True
-        tasks = tuple(self._telling)
+        tasks = tuple(self._telling.tasks)
         if self._reading is not None:
             tasks = (*tasks, self._reading)
         for task in tasks:
@@ -303,23 +300,8 @@ class SseUpstream:
             raise
 
     def _tell(self, body: bytes) -> None:
-        """Send something that nobody waits for; the session owns the task."""
-        if self._closed or self._lost or len(self._telling) >= MAX_TELLING:
-            return
-        if self._telling_bytes + len(body) > MAX_TELLING_BYTES:
-            return
-        self._telling_bytes += len(body)
-        task = self._loop.create_task(self._deliver_quietly(body))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-
-    async def _deliver_quietly(self, body: bytes) -> None:
-        try:
-            await self._deliver(body)
-        except MemberFailure:
-            return  # the loss of a session was reported; nothing else matters here
-        finally:
-            self._telling_bytes -= len(body)
+        if not self._closed and not self._lost:
+            self._telling.tell(body)
 
 
 def _progress_token(message: Message) -> bytes:

@@ -16,6 +16,7 @@ from mcpgroup_gateway.members.http_dialling import LATE_SECONDS
 from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream, progress_token
 from mcpgroup_gateway.members.modern_requests import named_by, routing_fields
 from mcpgroup_gateway.members.streamable_listener import Listener
+from mcpgroup_gateway.members.telling import Telling
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
     ClientIdentity,
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
 #: What a member may take to accept a notification or a response of ours (seconds).
 NOTIFY_SECONDS: Final = 10.0
-#: Cancellations and answers to the member that may be under way at once, and their bytes.
-MAX_TELLING: Final = 256
-MAX_TELLING_BYTES: Final = 32 * 1024 * 1024
 #: What closing a session may take (seconds).
 CLOSE_SECONDS: Final = 1.0
 
@@ -81,8 +79,7 @@ class StreamableUpstream(HttpUpstream):
         self._on_request = on_request
         self._routed = routed
         self._session_id = ""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._telling_bytes = 0
+        self._telling = Telling(self._loop, self._deliver)
         self._listening: asyncio.Task[None] | None = None
 
     @property
@@ -118,8 +115,8 @@ class StreamableUpstream(HttpUpstream):
         self._abort_all()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                if self._tasks:
-                    await asyncio.wait(self._tasks)
+                if self._telling.tasks:
+                    await asyncio.wait(self._telling.tasks)
                 if self._session_id and not self._lost:
                     await self._delete()
         except TimeoutError:
@@ -131,7 +128,7 @@ class StreamableUpstream(HttpUpstream):
     def abandon(self) -> tuple[asyncio.Task[None], ...]:
         """End everything at once and tell nobody; the tasks are cancelled, not awaited."""
         self._closed = True
-        tasks = tuple(self._tasks)
+        tasks = tuple(self._telling.tasks)
         if self._listening is not None:
             tasks = (*tasks, self._listening)
         for task in tasks:
@@ -274,20 +271,5 @@ class StreamableUpstream(HttpUpstream):
             call.close()
 
     def _tell(self, body: bytes) -> None:
-        """Send something that nobody waits for; the session owns the task."""
-        if self._closed or self._lost or len(self._tasks) >= MAX_TELLING:
-            return
-        if self._telling_bytes + len(body) > MAX_TELLING_BYTES:
-            return
-        self._telling_bytes += len(body)
-        task = self._loop.create_task(self._deliver_quietly(body))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _deliver_quietly(self, body: bytes) -> None:
-        try:
-            await self._deliver(body)
-        except MemberFailure:
-            return  # the loss of a session was reported; nothing else matters here
-        finally:
-            self._telling_bytes -= len(body)
+        if not self._closed and not self._lost:
+            self._telling.tell(body)
