@@ -5,7 +5,6 @@ Source: MCP 2024-11-05, transports, "HTTP with SSE".
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway import __version__
@@ -18,20 +17,19 @@ from mcpgroup_gateway.members.http_address import (
     encode_fields,
     redirect,
 )
-from mcpgroup_gateway.members.http_answers import EVENT_STREAM, failure_of
-from mcpgroup_gateway.members.http_dialling import LATE_SECONDS
+from mcpgroup_gateway.members.http_answers import EVENT_STREAM
+from mcpgroup_gateway.members.telling import failure_of_telling, refusal_of
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.wire.protocol import VERSION_HEADER
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from mcpgroup_gateway.members.http_connection import Head
     from mcpgroup_gateway.members.http_pool import Pool
     from mcpgroup_gateway.members.http_reach import HttpReach
 
-#: What a member may take to accept a notification or a response of ours (seconds).
-NOTIFY_SECONDS: Final = 10.0
 _GET_FIELDS: Final = (("Accept", EVENT_STREAM), ("Cache-Control", "no-store"))
 _POST_FIELDS: Final = (
     ("Content-Type", "application/json"),
@@ -113,25 +111,9 @@ class Posting:
         """
         signal = Signal(self._loop)
         call = self.post(body, signal, safe=True)
-        due = self._loop.time() + NOTIFY_SECONDS
-        try:
-            async with asyncio.timeout_at(due):
-                while call.head is None and call.failure is None:
-                    await signal.wait()
-        except TimeoutError:
-            late = self._loop.time() - due > LATE_SECONDS
-            reason = f"the member took no notification within {NOTIFY_SECONDS:g} s"
-            raise MemberFailure(Failure.DEADLINE, reason, sent=call.sent, late=late) from None
-        else:
-            if call.head is not None and call.head.status < 300:
-                call.linger(self._loop)
-                return
-        finally:
-            call.close()
-        if call.head is None:
-            raise call.failure or AssertionError("a call has a head or a failure")
-        # Servers answer 400 to notifications they do not like: only 404 tells of the session.
-        raise failure_of(call.head, in_session=in_session and call.head.status == 404)
+        refusal = await refusal_of(call, signal, self._loop)
+        if refusal is not None:
+            raise failure_of_telling(refusal, in_session=in_session)
 
     def _head(self, method: str, address: Address, extra: Sequence[tuple[str, str]]) -> bytes:
         """A request head without its closing line; configured fields win over ours."""

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.handshake import initialize_params
 from mcpgroup_gateway.members.http1 import Signal
-from mcpgroup_gateway.members.http_answers import error_code, failure_of
-from mcpgroup_gateway.members.http_dialling import LATE_SECONDS
+from mcpgroup_gateway.members.http_answers import error_code
 from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream, progress_token
 from mcpgroup_gateway.members.modern_requests import named_by, routing_fields
 from mcpgroup_gateway.members.streamable_listener import Listener
-from mcpgroup_gateway.members.telling import Telling
+from mcpgroup_gateway.members.telling import Telling, failure_of_telling, refusal_of
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
     ClientIdentity,
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.members.http_target import Fields, HttpTarget
     from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
 
-#: What a member may take to accept a notification or a response of ours (seconds).
-NOTIFY_SECONDS: Final = 10.0
 #: What closing a session may take (seconds).
 CLOSE_SECONDS: Final = 1.0
 
@@ -234,28 +231,11 @@ class StreamableUpstream(HttpUpstream):
             raise MemberFailure(Failure.SESSION_LOST, "the session was lost", sent=False)
         signal = Signal(self._loop)
         call = self.post(body, signal, safe=True, fields=fields)
-        due = self._loop.time() + NOTIFY_SECONDS
-        try:
-            async with asyncio.timeout_at(due):
-                while call.head is None and call.failure is None:
-                    await signal.wait()
-        except TimeoutError:
-            late = self._loop.time() - due > LATE_SECONDS
-            reason = f"the member took no notification within {NOTIFY_SECONDS:g} s"
-            raise MemberFailure(Failure.DEADLINE, reason, sent=call.sent, late=late) from None
-        else:
-            if call.head is not None and call.head.status < 300:
-                call.linger(self._loop)
-                return
-        finally:
-            call.close()
-        if call.head is None:
-            raise call.failure or AssertionError("a call has a head or a failure")
-        # Servers answer 400 to notifications they do not like: only 404 tells of the session.
-        failure = failure_of(call.head, in_session=self.in_session and call.head.status == 404)
-        if failure.failure is Failure.SESSION_LOST:
-            self.lose(failure)
-        raise failure
+        refusal = await refusal_of(call, signal, self._loop)
+        if refusal is not None:
+            failure = failure_of_telling(refusal, in_session=self.in_session)
+            self.refused(failure)
+            raise failure
 
     async def _delete(self) -> None:
         # A session whose handshake was refused has a name, and no version yet.
