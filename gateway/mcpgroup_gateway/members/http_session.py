@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http_address import event_id_field
+from mcpgroup_gateway.members.http_target import STREAM_FIELDS
 from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
 from mcpgroup_gateway.members.upstream import Handshake, MemberFailure
 from mcpgroup_gateway.wire.envelope import MalformedMessage, encode_request, parse_object
@@ -114,7 +115,7 @@ class HttpUpstream(abc.ABC):
 
     def listen(self, signal: Signal, *, last_event_id: str, fields: Fields = ()) -> HttpCall:
         """Open an event stream with GET, behind an event when its id is given."""
-        own: Fields = (("Accept", "text/event-stream"), ("Cache-Control", "no-store"))
+        own = STREAM_FIELDS
         position = event_id_field(last_event_id)
         if position is not None:
             own += (("Last-Event-ID", position),)

@@ -13,6 +13,7 @@ from mcpgroup_gateway.members.http_address import (
     encode_fields,
     redirect,
 )
+from mcpgroup_gateway.members.http_answers import EVENT_STREAM
 from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Fields = tuple[tuple[str, str], ...]
 
+#: What asks for an event stream with GET.
+STREAM_FIELDS: Final[Fields] = (("Accept", EVENT_STREAM), ("Cache-Control", "no-store"))
 _POST_FIELDS: Final = (
     ("Content-Type", "application/json"),
     ("Accept", "application/json, text/event-stream"),
@@ -103,13 +106,14 @@ class HttpTarget:
         call.start()
         return call
 
-    def call(self, method: str, fields: Fields, signal: Signal) -> HttpCall:
+    def call(self, method: str, fields: Fields, signal: Signal, *, fresh: bool = False) -> HttpCall:
         """Send a request without a body."""
         call = HttpCall(
             self._pool,
             self._head(method, self.address, fields) + b"\r\n",
             signal,
             safe=True,
+            fresh=fresh,
             redirect=lambda head: self._redirected(head, method, fields, None),
         )
         call.start()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from mcpgroup_gateway.members.http_target import HttpTarget
 from mcpgroup_gateway.members.sse_session import SseUpstream
 from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
 
@@ -38,15 +38,14 @@ class SseConnector:
         with_session: bool = False,
     ) -> SseUpstream:
         """`control` makes no difference: every session holds its stream."""
-        loop = asyncio.get_running_loop()
         fields = self._reach.headers()
 
         async def attempt(address: Address) -> SseUpstream:
             session = SseUpstream(
-                self._reach,
+                self._reach.name,
+                lambda address: HttpTarget(self._reach, address, fields),
                 address,
-                fields,
-                loop,
+                response_limit=self._reach.response_limit,
                 on_notification=on_notification,
                 on_lost=on_lost,
                 on_request=on_request,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from mcpgroup_gateway.members.http_connection import Head
+    from mcpgroup_gateway.members.http_target import Fields
     from mcpgroup_gateway.members.sse_session import SseUpstream
     from mcpgroup_gateway.wire.envelope import Message
 
@@ -45,6 +46,7 @@ class SseExchange:
         "_call",
         "_closed",
         "_failure",
+        "_fields",
         "_loop",
         "_ready",
         "_request",
@@ -53,7 +55,6 @@ class SseExchange:
         "_signal",
         "_size",
         "_was_sent",
-        "headers",
         "request_id",
         "token",
     )
@@ -67,11 +68,12 @@ class SseExchange:
         request: bytes,
         token: bytes,
         safe: bool,
-        headers: tuple[tuple[str, str], ...],
+        fields: Fields,
     ) -> None:
         self._session = session
         self._loop = loop
         self._request = request
+        self._fields = fields
         self._safe = safe
         self._signal = Signal(loop)
         self._call: HttpCall | None = None
@@ -84,7 +86,6 @@ class SseExchange:
         self._answered = False
         self._closed = False
         self._was_sent = False
-        self.headers = headers
         self.request_id = request_id
         self.token = token
 
@@ -102,7 +103,7 @@ class SseExchange:
             self._begun = True
             if self._failure is None:
                 self._call = self._session.post(
-                    self._request, self._signal, safe=self._safe, headers=self.headers
+                    self._request, self._signal, safe=self._safe, fields=self._fields
                 )
         while True:
             if self._ready:

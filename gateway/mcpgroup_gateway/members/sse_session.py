@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.cut_answers import answered_id
 from mcpgroup_gateway.members.handshake import initialize_params, read_handshake
+from mcpgroup_gateway.members.http1 import Signal
 from mcpgroup_gateway.members.http_answers import too_large
 from mcpgroup_gateway.members.lines import LineLog
 from mcpgroup_gateway.members.only_call import CallsInFlight
 from mcpgroup_gateway.members.sse_exchange import SseExchange
-from mcpgroup_gateway.members.sse_posting import Posting
 from mcpgroup_gateway.members.sse_stream import SseStream
-from mcpgroup_gateway.members.telling import Telling
+from mcpgroup_gateway.members.telling import Telling, failure_of_telling, refusal_of
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
     ClientIdentity,
@@ -43,14 +43,14 @@ from mcpgroup_gateway.wire.envelope import (
     parse_message,
     parse_object,
 )
-from mcpgroup_gateway.wire.protocol import CALL_METHODS
+from mcpgroup_gateway.wire.protocol import CALL_METHODS, VERSION_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from mcpgroup_gateway.members.http1 import HttpCall, Signal
+    from mcpgroup_gateway.members.http1 import HttpCall
     from mcpgroup_gateway.members.http_address import Address
-    from mcpgroup_gateway.members.http_reach import HttpReach
+    from mcpgroup_gateway.members.http_target import Fields, HttpTarget
     from mcpgroup_gateway.wire.sse import Event
 
 #: What closing a session may take (seconds).
@@ -65,19 +65,21 @@ class SseUpstream:
 
     def __init__(
         self,
-        reach: HttpReach,
+        name: str,
+        make_target: Callable[[Address], HttpTarget],
         address: Address,
-        fields: Sequence[tuple[str, str]],
-        loop: asyncio.AbstractEventLoop,
         *,
+        response_limit: int,
         on_notification: Callable[[Message], None],
         on_lost: Callable[[MemberFailure], None],
         on_request: Callable[[Message], None] | None,
     ) -> None:
-        self._log = logging.getLogger(f"mcpgroup.member.{reach.name}")
+        loop = asyncio.get_running_loop()
+        self._log = logging.getLogger(f"mcpgroup.member.{name}")
         self._noise = LineLog(self._log, logging.WARNING, "not a message", loop.time, per_second=10)
-        self._limit = reach.response_limit
-        self._posting = Posting(reach, address, fields, loop)
+        self._limit = response_limit
+        self._make_target = make_target
+        self._target = make_target(address)
         self._loop = loop
         self._on_notification = on_notification
         self._on_lost = on_lost
@@ -88,7 +90,7 @@ class SseUpstream:
         self._calls: CallsInFlight[SseExchange] = CallsInFlight(loop.time)
         self._telling = Telling(loop, self._deliver)
         self._stream = SseStream(
-            self._posting,
+            self._target,
             loop,
             limit=self._limit,
             on_event=self._read_event,
@@ -123,7 +125,7 @@ class SseUpstream:
             request=encode_request(self._last_id, method, params),
             token=b"" if progress_token is None else b"%d" % progress_token,
             safe=safe,
-            headers=forwarded.headers,
+            fields=self._target.sendable(forwarded.headers) if forwarded.headers else (),
         )
         if self._lost or self._closed:
             reason = "the session was lost" if self._lost else "the session was closed"
@@ -172,10 +174,8 @@ class SseUpstream:
 
     # The exchanges call these.
 
-    def post(
-        self, body: bytes, signal: Signal, *, safe: bool, headers: Sequence[tuple[str, str]]
-    ) -> HttpCall:
-        return self._posting.post(body, signal, safe=safe, headers=headers)
+    def post(self, body: bytes, signal: Signal, *, safe: bool, fields: Fields = ()) -> HttpCall:
+        return self._target.post(body, signal, safe=safe, fields=fields)
 
     def forget(self, exchange: SseExchange) -> None:
         del self._exchanges[b"%d" % exchange.request_id]
@@ -202,8 +202,7 @@ class SseUpstream:
     async def shake_hands(self, client: ClientIdentity) -> None:
         """Open the stream, learn where to post, initialize. Raises `MemberFailure`."""
         self._reading = self._loop.create_task(self._stream.run())
-        endpoint = await self._stream.endpoint()
-        self._posting.begin(endpoint)
+        self._target = self._make_target(await self._stream.endpoint())
         exchange = self.request("initialize", initialize_params(client), safe=True)
         try:
             message = await exchange.next()
@@ -212,7 +211,7 @@ class SseUpstream:
         finally:
             exchange.close()
         self.handshake = read_handshake(message)
-        self._posting.begin(endpoint, self.handshake.protocol_version)
+        self._target.speak(((VERSION_HEADER, self.handshake.protocol_version),))
         await self.notify("notifications/initialized", b"")
         if self._stream.failure is not None:
             raise self._stream.failure
@@ -292,12 +291,15 @@ class SseUpstream:
     async def _deliver(self, body: bytes) -> None:
         if self._lost:
             raise MemberFailure(Failure.SESSION_LOST, "the session was lost", sent=False)
-        try:
-            await self._posting.deliver(body, in_session=self.is_open)
-        except MemberFailure as failure:
+        in_session = self.is_open
+        signal = Signal(self._loop)
+        call = self.post(body, signal, safe=True)
+        refusal = await refusal_of(call, signal, self._loop)
+        if refusal is not None:
+            failure = failure_of_telling(refusal, in_session=in_session)
             if failure.failure is Failure.SESSION_LOST:
                 self.lose(failure)
-            raise
+            raise failure
 
     def _tell(self, body: bytes) -> None:
         if not self._closed and not self._lost:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http1 import HttpCall, Signal
 from mcpgroup_gateway.members.http_answers import EVENT_STREAM, failure_of, media_type
+from mcpgroup_gateway.members.http_target import STREAM_FIELDS
 from mcpgroup_gateway.members.sse_endpoint import endpoint_address
 from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.wire.sse import Event, EventParser
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.members.http_address import Address
     from mcpgroup_gateway.members.http_connection import Head
-    from mcpgroup_gateway.members.sse_posting import Posting
+    from mcpgroup_gateway.members.http_target import HttpTarget
 
 
 class SseStream:
@@ -32,14 +33,14 @@ class SseStream:
 
     def __init__(
         self,
-        posting: Posting,
+        target: HttpTarget,
         loop: asyncio.AbstractEventLoop,
         *,
         limit: int,
         on_event: Callable[[Event], None],
         on_end: Callable[[MemberFailure], None],
     ) -> None:
-        self._posting = posting
+        self._target = target
         self._loop = loop
         self._limit = limit
         self._on_event = on_event
@@ -60,7 +61,8 @@ class SseStream:
     async def run(self) -> None:
         """Returns when the stream has ended, after telling `on_end`."""
         signal = Signal(self._loop)
-        call = self._posting.get(signal)
+        # On a new connection: that proves that the member takes some.
+        call = self._target.call("GET", STREAM_FIELDS, signal, fresh=True)
         try:
             self.failure = await self._read(call, signal)
         finally:
@@ -85,8 +87,9 @@ class SseStream:
                     if self._endpoint is not None:
                         self._on_event(event)
                     elif event.event == "endpoint":
+                        source = self._target.moved_to or self._target.address
                         try:
-                            self._endpoint = endpoint_address(self._posting.address, event.data)
+                            self._endpoint = endpoint_address(source, event.data)
                         except ValueError as fault:
                             return MemberFailure(Failure.START_FAILED, str(fault), sent=False)
                         self._found.wake()
