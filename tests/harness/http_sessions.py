@@ -12,13 +12,16 @@ from tests.servers.raw_http import Handler, Peer, RawServer, Request
 
 from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure, Opening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from mcpgroup_gateway.members.upstream import Connector, Upstream
     from mcpgroup_gateway.wire.envelope import Message
+
+#: For sessions of which nothing but the answers matters.
+UNHEARD = Opening(on_notification=lambda _: None, on_lost=lambda _: None, control=False)
 
 
 @dataclass
@@ -51,9 +54,8 @@ async def opened(
             losses.append(failure)
             news.set()
 
-        session = await connector.open(
-            on_notification=notified, on_lost=lost, control=control, deadline=5
-        )
+        opening = Opening(on_notification=notified, on_lost=lost, control=control)
+        session = await connector.open(opening, 5)
         assert isinstance(session, StreamableUpstream)
         try:
             yield Opened(server, connector, session, notifications, losses, news)
@@ -105,11 +107,6 @@ def made(make: Callable[[Request], bytes]) -> Handler:
 
 async def failed_open(connector: Connector, deadline: float = 5) -> MemberFailure:
     with pytest.raises(MemberFailure) as caught:
-        await connector.open(
-            on_notification=lambda _: None,
-            on_lost=lambda _: None,
-            control=False,
-            deadline=deadline,
-        )
+        await connector.open(UNHEARD, deadline)
     await connector.close()
     return caught.value

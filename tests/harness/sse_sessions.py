@@ -11,6 +11,7 @@ from tests.servers.raw_http import RawServer
 
 from mcpgroup_gateway.members.http_reach import HttpReach
 from mcpgroup_gateway.members.sse_connector import SseConnector
+from mcpgroup_gateway.members.upstream import Opening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,13 +70,13 @@ async def opened_sse(
             return note
 
         connector = connector_to(server, path, **options)
-        it.session = await connector.open(
+        opening = Opening(
             on_notification=noting(it.notifications),
             on_lost=noting(it.losses),
             control=False,
-            deadline=5,
             on_request=noting(it.requests) if asked else None,
         )
+        it.session = await connector.open(opening, 5)
         try:
             yield it
         finally:

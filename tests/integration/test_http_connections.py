@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.harness.certificates import Authority
-from tests.harness.http_sessions import always, call, failed_open, failure_of_call, made, opened
+from tests.harness.http_sessions import (
+    UNHEARD,
+    always,
+    call,
+    failed_open,
+    failure_of_call,
+    made,
+    opened,
+)
 from tests.servers.raw_http import (
     Member,
     Peer,
@@ -38,9 +46,7 @@ if TYPE_CHECKING:
 
 
 async def open_with(connector: StreamableConnector) -> StreamableUpstream:
-    session = await connector.open(
-        on_notification=lambda _: None, on_lost=lambda _: None, control=False, deadline=5
-    )
+    session = await connector.open(UNHEARD, 5)
     assert isinstance(session, StreamableUpstream)
     return session
 

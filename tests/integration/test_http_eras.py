@@ -40,6 +40,7 @@ from mcpgroup_gateway.members.upstream import (
     ClientIdentity,
     Forwarded,
     MemberFailure,
+    Opening,
 )
 
 if TYPE_CHECKING:
@@ -92,15 +93,15 @@ async def session_of(
     deadline: float = 5,
 ) -> AsyncIterator[HttpSession]:
     heard = heard or Heard()
-    session = await connector.open(
+    opening = Opening(
         on_notification=heard.note(heard.notifications),
         on_lost=heard.note(heard.losses),
         control=control,
-        deadline=deadline,
         client=CLIENT,
         on_request=heard.note(heard.requests) if asks else None,
         with_session=with_session,
     )
+    session = await connector.open(opening, deadline)
     try:
         yield session
     finally:

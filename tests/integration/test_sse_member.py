@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.harness.http_sessions import always, call, failed_open, failure_of_call
+from tests.harness.http_sessions import UNHEARD, always, call, failed_open, failure_of_call
 from tests.harness.mutations import mutate
 from tests.harness.sse_sessions import OpenedSse, connector_to, opened_sse
 from tests.servers.raw_http import (
@@ -105,13 +106,7 @@ async def test_the_member_is_told_of_the_client_that_a_session_is_for() -> None:
     client = ClientIdentity(b'{"roots":{}}', b'{"name":"n","version":"2"}')
     async with RawServer(OldMember()) as server:
         connector = connector_to(server)
-        session = await connector.open(
-            on_notification=lambda _: None,
-            on_lost=lambda _: None,
-            control=False,
-            deadline=5,
-            client=client,
-        )
+        session = await connector.open(replace(UNHEARD, client=client), 5)
         (initialize,) = server.seen("initialize")
         assert initialize.message["params"]["capabilities"] == {"roots": {}}
         assert initialize.message["params"]["clientInfo"] == {"name": "n", "version": "2"}
@@ -126,9 +121,7 @@ async def test_an_endpoint_may_be_relative_or_absolute_on_the_same_origin(endpoi
         if endpoint == "ABSOLUTE":
             member.endpoint = server.url.replace("/mcp", "/there")
         connector = connector_to(server, "/a/b/sse")
-        session = await connector.open(
-            on_notification=lambda _: None, on_lost=lambda _: None, control=False, deadline=5
-        )
+        session = await connector.open(UNHEARD, 5)
         wanted = {"messages/?s=1": "/a/b/messages/?s=1", "../up": "/a/up", "ABSOLUTE": "/there"}
         assert server.requests[-1].target == wanted.get(endpoint, "/a/b/sse?only=query")
         await session.close()
@@ -203,9 +196,7 @@ async def test_the_next_url_is_tried_when_the_first_cannot_be_reached() -> None:
         url = server.url.replace("/mcp", "/sse")
         reach = HttpReach("one", "http://127.0.0.1:1/sse", fallback_urls=(url,))
         connector = SseConnector(reach)
-        session = await connector.open(
-            on_notification=lambda _: None, on_lost=lambda _: None, control=False, deadline=5
-        )
+        session = await connector.open(UNHEARD, 5)
         assert not session.lost
         await session.close()
         await connector.close()

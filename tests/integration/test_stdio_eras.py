@@ -21,6 +21,7 @@ from mcpgroup_gateway.members.upstream import (
     ClientIdentity,
     Forwarded,
     MemberFailure,
+    Opening,
 )
 
 if TYPE_CHECKING:
@@ -93,15 +94,15 @@ async def opened(
     notifications: list[Message] = []
     requests: list[Message] = []
     on_request: Callable[[Message], None] | None = requests.append if asks else None
-    upstream = await connector.open(
+    opening = Opening(
         on_notification=notifications.append,
         on_lost=lambda _: None,
         control=True,
-        deadline=deadline,
         client=CLIENT,
         on_request=on_request,
         with_session=with_session,
     )
+    upstream = await connector.open(opening, deadline)
     it = Opened(upstream)
     it.notifications, it.requests = notifications, requests
     try:

@@ -18,7 +18,7 @@ from tests.harness.processes import alive, until
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.stdio import StdioConnector
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure, Opening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,12 +65,10 @@ async def opened(
 ) -> AsyncIterator[Opened]:
     connector = StdioConnector("m", command, **options)
     member = Opened()
-    member.upstream = await connector.open(
-        on_notification=member.notifications.append,
-        on_lost=member.lost,
-        control=True,
-        deadline=deadline,
+    opening = Opening(
+        on_notification=member.notifications.append, on_lost=member.lost, control=True
     )
+    member.upstream = await connector.open(opening, deadline)
     try:
         yield member
     finally:
@@ -494,9 +492,8 @@ async def test_the_connector_ends_what_was_left_open() -> None:
     connector = StdioConnector("m", faulty())
     pids = []
     for _ in range(3):
-        upstream = await connector.open(
-            on_notification=lambda _: None, on_lost=lambda _: None, control=False, deadline=20
-        )
+        opening = Opening(on_notification=lambda _: None, on_lost=lambda _: None, control=False)
+        upstream = await connector.open(opening, 20)
         pids.append(upstream.pid or 0)
     assert len(alive(pids)) == 3
     await connector.close()

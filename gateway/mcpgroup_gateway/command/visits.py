@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure, Opening
 from mcpgroup_gateway.secret_files import SecretFiles
 from mcpgroup_gateway.serving.connectors import build_connector
 from mcpgroup_gateway.telemetry.lines import Descriptor, LineWriter
@@ -74,9 +74,8 @@ async def _ask(
     deadline: float,
 ) -> _T:
     try:
-        upstream = await connector.open(
-            on_notification=_ignore, on_lost=_ignore, control=True, deadline=deadline
-        )
+        opening = Opening(on_notification=_ignore, on_lost=_ignore, control=True)
+        upstream = await connector.open(opening, deadline)
         try:
             async with asyncio.timeout(deadline):
                 return await ask(member, upstream)

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.members.http_target import HttpTarget
 from mcpgroup_gateway.members.sse_session import SseUpstream
-from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mcpgroup_gateway.members.http_address import Address
     from mcpgroup_gateway.members.http_reach import HttpReach
-    from mcpgroup_gateway.members.upstream import ClientIdentity
-    from mcpgroup_gateway.wire.envelope import Message
+    from mcpgroup_gateway.members.upstream import Opening
 
 
 class SseConnector:
@@ -26,18 +23,8 @@ class SseConnector:
     def __init__(self, reach: HttpReach) -> None:
         self._reach = reach
 
-    async def open(
-        self,
-        *,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        deadline: float,
-        client: ClientIdentity = GATEWAY_IDENTITY,
-        on_request: Callable[[Message], None] | None = None,
-        with_session: bool = False,
-    ) -> SseUpstream:
-        """`control` makes no difference: every session holds its stream."""
+    async def open(self, opening: Opening, deadline: float) -> SseUpstream:
+        """`opening.control` makes no difference: every session holds its stream."""
         fields = self._reach.headers()
 
         async def attempt(address: Address) -> SseUpstream:
@@ -46,12 +33,12 @@ class SseConnector:
                 lambda address: HttpTarget(self._reach, address, fields),
                 address,
                 response_limit=self._reach.response_limit,
-                on_notification=on_notification,
-                on_lost=on_lost,
-                on_request=on_request,
+                on_notification=opening.on_notification,
+                on_lost=opening.on_lost,
+                on_request=opening.on_request,
             )
             try:
-                await session.shake_hands(client)
+                await session.shake_hands(opening.client)
             except MemberFailure:
                 await session.close()
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.handshake import initialize_params
@@ -12,27 +12,17 @@ from mcpgroup_gateway.members.modern_requests import ModernRequests
 from mcpgroup_gateway.members.negotiation import PATIENCE_SHARE, Era, negotiate
 from mcpgroup_gateway.members.spawning import member_environment, spawn
 from mcpgroup_gateway.members.stdio_session import StdioUpstream
-from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.wire.protocol import DISCOVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake
+    from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake, Opening
     from mcpgroup_gateway.wire.envelope import Message
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 _log = logging.getLogger(__name__)
-
-
-class _Start(NamedTuple):
-    """What `Connector.open` was called with."""
-
-    on_notification: Callable[[Message], None]
-    on_lost: Callable[[MemberFailure], None]
-    on_request: Callable[[Message], None] | None
-    client: ClientIdentity
-    deadline: float
 
 
 class StdioConnector:
@@ -69,27 +59,16 @@ class StdioConnector:
         self._has_sessions = True  # as far as is known, beside its modern side
         self._open: set[StdioUpstream] = set()
 
-    async def open(
-        self,
-        *,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        deadline: float,
-        client: ClientIdentity = GATEWAY_IDENTITY,
-        on_request: Callable[[Message], None] | None = None,
-        with_session: bool = False,
-    ) -> StdioUpstream:
+    async def open(self, opening: Opening, deadline: float) -> StdioUpstream:
         """Start the process and shake hands; every session is a process of its own.
 
-        `control` makes no difference: stdout carries everything.
+        `opening.control` makes no difference: stdout carries everything.
         """
         loop = asyncio.get_running_loop()
         due = loop.time() + deadline
-        start = _Start(on_notification, on_lost, on_request, client, deadline)
         era, known = self._era, self._known
         beside = (
-            with_session
+            opening.with_session
             and era is Era.AUTO
             and known is not None
             and known.modern
@@ -100,18 +79,18 @@ class StdioConnector:
                 if beside:
                     try:
                         async with asyncio.timeout(deadline / PATIENCE_SHARE):
-                            return await self._start(start, Era.LEGACY)
+                            return await self._start(opening, deadline, Era.LEGACY)
                     except (MemberFailure, TimeoutError):
                         self._has_sessions = False  # it is modern only
                 try:
-                    upstream = await self._start(start, era)
+                    upstream = await self._start(opening, deadline, era)
                 except MemberFailure as fault:
                     is_legacy = known is not None and not known.modern
                     if era is not Era.AUTO or is_legacy or fault.failure is not Failure.EXIT:
                         raise
                     # Some servers end at a first message that they do not know.
                     _log.info("%s %s; starting it with initialize", self._name, fault.reason)
-                    upstream = await self._start(start, Era.LEGACY)
+                    upstream = await self._start(opening, deadline, Era.LEGACY)
         except TimeoutError as fault:
             self._forget()
             reason = f"{self._name} did not answer initialize within {deadline:g} s"
@@ -134,7 +113,7 @@ class StdioConnector:
         """End the processes that are still open."""
         await asyncio.gather(*(upstream.close() for upstream in self._open))
 
-    async def _start(self, start: _Start, era: Era) -> StdioUpstream:
+    async def _start(self, opening: Opening, deadline: float, era: Era) -> StdioUpstream:
         """One process, ready to serve. Raises `MemberFailure`; no process is left then."""
         environment = member_environment(self._env() if callable(self._env) else self._env)
         popen = spawn(self._command, environment, self._working_dir, self._memory_limit_mib)
@@ -142,14 +121,14 @@ class StdioConnector:
 
         def lost(failure: MemberFailure) -> None:
             if started:
-                start.on_lost(failure)
+                opening.on_lost(failure)
 
         upstream = StdioUpstream(
             self._name,
             popen,
-            start.on_notification,
+            opening.on_notification,
             lost,
-            start.on_request,
+            opening.on_request,
             max_line_bytes=self._max_line_bytes,
             eof_seconds=self._eof_seconds,
             term_seconds=self._term_seconds,
@@ -157,9 +136,9 @@ class StdioConnector:
         self._open.add(upstream)
         upstream.when_reaped(lambda: self._open.discard(upstream))
         try:
-            opening = _StdioOpening(upstream, start.client)
-            handshake = await negotiate(opening, era, self._known, start.deadline)
-            upstream.adopt(handshake, start.client)
+            member = _StdioHandshake(upstream, opening.client)
+            handshake = await negotiate(member, era, self._known, deadline)
+            upstream.adopt(handshake, opening.client)
             if not handshake.modern:
                 await upstream.notify("notifications/initialized", b"")
             if upstream.loss is not None:
@@ -172,7 +151,7 @@ class StdioConnector:
         return upstream
 
 
-class _StdioOpening:
+class _StdioHandshake:
     """What `negotiate` asks: both questions go to the same process."""
 
     def __init__(self, upstream: StdioUpstream, client: ClientIdentity) -> None:

@@ -9,15 +9,14 @@ from mcpgroup_gateway.members.http_reach import CONNECT_SECONDS, RESPONSE_LIMIT,
 from mcpgroup_gateway.members.http_target import HttpTarget
 from mcpgroup_gateway.members.negotiation import OUTAGES, PATIENCE_SHARE, Era
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
-from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcpgroup_gateway.members.http_address import Address
     from mcpgroup_gateway.members.http_opening import HttpSession
-    from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake
-    from mcpgroup_gateway.wire.envelope import Message
+    from mcpgroup_gateway.members.upstream import Handshake, Opening
 
 
 class _Known(NamedTuple):
@@ -62,42 +61,32 @@ class StreamableConnector:
             response_limit=response_limit,
         )
 
-    async def open(
-        self,
-        *,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        deadline: float,
-        client: ClientIdentity = GATEWAY_IDENTITY,
-        on_request: Callable[[Message], None] | None = None,
-        with_session: bool = False,
-    ) -> HttpSession:
+    async def open(self, opening: Opening, deadline: float) -> HttpSession:
         """A session that is no control session costs a modern member nothing once it is known."""
         fields = self._reach.headers()
 
-        def opening(address: Address, *, routed: bool = False) -> HttpOpening:
+        def at(address: Address, *, routed: bool = False) -> HttpOpening:
             return HttpOpening(
                 lambda address: HttpTarget(self._reach, address, fields),
                 address,
-                client,
+                opening.client,
                 response_limit=self._reach.response_limit,
-                on_notification=on_notification,
-                on_lost=on_lost,
-                on_request=on_request,
+                on_notification=opening.on_notification,
+                on_lost=opening.on_lost,
+                on_request=opening.on_request,
                 on_other_era=self._forget,
                 routed=routed,
             )
 
         async def attempt(address: Address) -> HttpSession:
             known = None if self._known is None else self._known.handshake
-            return await opening(address).open(self._era, known, deadline)
+            return await at(address).open(self._era, known, deadline)
 
         async def initialized(address: Address) -> HttpSession:
-            return await opening(address, routed=True).open(Era.LEGACY, None, deadline)
+            return await at(address, routed=True).open(Era.LEGACY, None, deadline)
 
-        if self._known is not None and self._known.handshake.modern and not control:
-            if with_session and self._era is Era.AUTO and self._has_sessions:
+        if self._known is not None and self._known.handshake.modern and not opening.control:
+            if opening.with_session and self._era is Era.AUTO and self._has_sessions:
                 try:
                     session = await self._reach.first(initialized, deadline / PATIENCE_SHARE)
                 except MemberFailure as failure:
@@ -106,14 +95,15 @@ class StreamableConnector:
                     self._has_sessions = False  # it is modern only
                 else:
                     return _listening(session)
-            return opening(self._known.address).adopt(self._known.handshake)
+            return at(self._known.address).adopt(self._known.handshake)
         try:
             session = await self._reach.first(attempt, deadline)
         except MemberFailure:
             self._forget()
             raise
         self._known = _Known(session.handshake, session.target.address)
-        return _listening(session) if control or on_request is not None else session
+        listens = opening.control or opening.on_request is not None
+        return _listening(session) if listens else session
 
     async def close(self) -> None:
         await self._reach.close()

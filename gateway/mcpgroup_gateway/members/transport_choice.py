@@ -10,13 +10,12 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.members.http_reach import tries_next
-from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from mcpgroup_gateway.members.upstream import ClientIdentity, Connector, Upstream
-    from mcpgroup_gateway.wire.envelope import Message
+    from mcpgroup_gateway.members.upstream import Connector, Opening, Upstream
 
 #: What servers answer to a POST, or to a GET, of a transport that they do not speak.
 _NOT_SPOKEN: Final = frozenset({400, 404, 405, 406, 415, 501})
@@ -32,24 +31,27 @@ class UrlTransports:
         self._sse = sse
         self._speaks_sse = False
 
-    async def open(self, opening: _Opening, due: float) -> Upstream:
+    async def open(self, opening: Opening, due: float) -> Upstream:
         """Raises `MemberFailure`: that of streamable HTTP, unless only the old one was tried."""
-        loop = asyncio.get_running_loop()
+
+        def left() -> float:
+            return max(due - asyncio.get_running_loop().time(), 0.0)
+
         if self._speaks_sse:
             try:
-                return await opening.open(self._sse, due - loop.time())
+                return await self._sse.open(opening, left())
             except MemberFailure as failure:
                 self._speaks_sse = False  # found out again by the next start, or at once
                 if failure.status not in _NOT_SPOKEN:
                     raise
         try:
-            return await opening.open(self._streamable, due - loop.time())
+            return await self._streamable.open(opening, left())
         except MemberFailure as failure:
             if failure.status not in _NOT_SPOKEN:
                 raise
             first = failure
         try:
-            session = await opening.open(self._sse, min(due - loop.time(), _SECOND_TRY_SECONDS))
+            session = await self._sse.open(opening, min(left(), _SECOND_TRY_SECONDS))
         except MemberFailure as second:
             raise _neither(first, second) from second
         self._speaks_sse = True
@@ -70,19 +72,8 @@ class TransportChoice:
     def __init__(self, urls: Sequence[UrlTransports]) -> None:
         self._urls = tuple(urls)
 
-    async def open(
-        self,
-        *,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        deadline: float,
-        client: ClientIdentity = GATEWAY_IDENTITY,
-        on_request: Callable[[Message], None] | None = None,
-        with_session: bool = False,
-    ) -> Upstream:
+    async def open(self, opening: Opening, deadline: float) -> Upstream:
         due = asyncio.get_running_loop().time() + deadline
-        opening = _Opening(on_notification, on_lost, control, client, on_request, with_session)
         for url in self._urls[:-1]:
             try:
                 return await url.open(opening, due)
@@ -94,37 +85,6 @@ class TransportChoice:
     async def close(self) -> None:
         for url in self._urls:
             await url.close()
-
-
-class _Opening:
-    """The arguments of one `Connector.open` but the deadline."""
-
-    def __init__(
-        self,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        client: ClientIdentity,
-        on_request: Callable[[Message], None] | None,
-        with_session: bool,
-    ) -> None:
-        self._on_notification = on_notification
-        self._on_lost = on_lost
-        self._control = control
-        self._client = client
-        self._on_request = on_request
-        self._with_session = with_session
-
-    async def open(self, connector: Connector, deadline: float) -> Upstream:
-        return await connector.open(
-            on_notification=self._on_notification,
-            on_lost=self._on_lost,
-            control=self._control,
-            deadline=max(deadline, 0.0),
-            client=self._client,
-            on_request=self._on_request,
-            with_session=self._with_session,
-        )
 
 
 def _neither(first: MemberFailure, second: MemberFailure) -> MemberFailure:

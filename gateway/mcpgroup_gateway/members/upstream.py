@@ -4,6 +4,7 @@
                              any byte of the request was handed to the operating system
     Exchange                 one request upstream and the messages that answer it
     Upstream                 one session with one endpoint: a process, or an HTTP session
+    Opening                  what a session is opened for, and who hears what belongs to no exchange
     Connector                makes `Upstream`s for one endpoint
 
 An exchange is pulled: `await exchange.next()` gives notifications and requests of the member that
@@ -139,10 +140,8 @@ class Exchange(Protocol):
 class Upstream(Protocol):
     """One open session.
 
-    Messages that belong to no exchange go to the `on_notification` and `on_request` given to
-    `Connector.open`; what a member cancels of its own requests is a notification.
-    `on_lost` is called once, when the session ends by itself (process exit, session refused), and
-    before its pending exchanges fail. `pid` is that of a process, else None.
+    What it is there for, and who hears of it, says the `Opening`. `pid` is that of a process, else
+    None.
     """
 
     handshake: Handshake
@@ -189,27 +188,36 @@ class Upstream(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a session is opened for.
+
+    Messages that belong to no exchange go to `on_notification` and `on_request`; what a member
+    cancels of its own requests is a notification. Without `on_request` each request but `ping` is
+    refused at once. `on_lost` is called once, when the session ends by itself (process exit,
+    session refused), and before its pending exchanges fail.
+
+    `control` sessions and those with `on_request` also hold the GET stream (HTTP). `client` is
+    whom the member is told of. `with_session`: the client has a session and can be asked live; a
+    member that speaks both eras is spoken to in the one with sessions, in which all its ways to
+    ask work.
+    """
+
+    on_notification: Callable[[Message], None]
+    on_lost: Callable[[MemberFailure], None]
+    control: bool
+    client: ClientIdentity = GATEWAY_IDENTITY
+    on_request: Callable[[Message], None] | None = None
+    with_session: bool = False
+
+
 class Connector(Protocol):
     """Opens sessions with one endpoint. One instance a (endpoint, configuration)."""
 
-    async def open(
-        self,
-        *,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        deadline: float,
-        client: ClientIdentity = GATEWAY_IDENTITY,
-        on_request: Callable[[Message], None] | None = None,
-        with_session: bool = False,
-    ) -> Upstream:
+    async def open(self, opening: Opening, deadline: float) -> Upstream:
         """Connect and shake hands (`initialize`, `notifications/initialized`).
 
-        `control` sessions and those with `on_request` also hold the GET stream (HTTP). `on_request`
-        takes the member's requests that belong to no exchange; without it each but `ping` is
-        refused at once. `with_session`: the client has a session and can be asked live; a member
-        that speaks both eras is spoken to in the one with sessions, in which all its ways to ask
-        work. `deadline` is in seconds from now and bounds the whole.
+        `deadline` is in seconds from now and bounds the whole.
 
         Raises `MemberFailure`; its `sent` is false, no call was handed over.
         """

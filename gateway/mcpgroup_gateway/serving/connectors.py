@@ -14,7 +14,7 @@ from mcpgroup_gateway.members.sse_connector import SseConnector
 from mcpgroup_gateway.members.stdio import MAX_LINE_BYTES, StdioConnector
 from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.transport_choice import TransportChoice, UrlTransports
-from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure
 from mcpgroup_gateway.secret_files import SecretError
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from mcpgroup_api import Limits, Member
     from mcpgroup_gateway.members.http_reach import HttpOptions
-    from mcpgroup_gateway.members.upstream import ClientIdentity, Connector, Upstream
+    from mcpgroup_gateway.members.upstream import Connector, Opening, Upstream
     from mcpgroup_gateway.secret_files import SecretFiles
-    from mcpgroup_gateway.wire.envelope import Message
 
 
 def build_connector(
@@ -114,17 +113,7 @@ class _WithAuthority:
         self._authority: bytes | None = None
         self._connectors: list[Connector] = []
 
-    async def open(
-        self,
-        *,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        control: bool,
-        deadline: float,
-        client: ClientIdentity = GATEWAY_IDENTITY,
-        on_request: Callable[[Message], None] | None = None,
-        with_session: bool = False,
-    ) -> Upstream:
+    async def open(self, opening: Opening, deadline: float) -> Upstream:
         try:
             authority = self._read()
             if authority != self._authority:
@@ -132,15 +121,7 @@ class _WithAuthority:
                 self._authority = authority
         except (SecretError, ValueError) as fault:
             raise MemberFailure(Failure.TLS, str(fault), sent=False) from fault
-        return await self._connectors[-1].open(
-            on_notification=on_notification,
-            on_lost=on_lost,
-            control=control,
-            deadline=deadline,
-            client=client,
-            on_request=on_request,
-            with_session=with_session,
-        )
+        return await self._connectors[-1].open(opening, deadline)
 
     async def close(self) -> None:
         for connector in self._connectors:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpgroup_gateway.core.endpoint import State
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure, Opening
 from mcpgroup_gateway.serving.catalogue_reader import CatalogueReader
 from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.deadlines import LATE_SECONDS, Deadline
@@ -284,13 +284,13 @@ class Supervisor:
             if opened and self.control is opened[0]:
                 self._control_lost(failure)
 
+        opening = Opening(
+            on_notification=lambda message: self._hooks.member_message(self.endpoint, message),
+            on_lost=on_lost,
+            control=True,
+        )
         try:
-            control = await self.connector.open(
-                on_notification=lambda message: self._hooks.member_message(self.endpoint, message),
-                on_lost=on_lost,
-                control=True,
-                deadline=deadline,
-            )
+            control = await self.connector.open(opening, deadline)
         except MemberFailure as failure:
             if failure.late or loop.time() - due > LATE_SECONDS:
                 text = "the gateway was stalled while the member started"

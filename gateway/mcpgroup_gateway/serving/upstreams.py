@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure
+from mcpgroup_gateway.members.upstream import GATEWAY_IDENTITY, MemberFailure, Opening
 from mcpgroup_gateway.serving.closing import Closing
 from mcpgroup_gateway.serving.session_waiters import SessionWaiters
 
@@ -215,16 +215,16 @@ class UpstreamSessions:
             if opened:
                 self._requested(owner, endpoint_id, opened[0], message)
 
+        opening = Opening(
+            on_notification=heard,
+            on_lost=lost,
+            control=False,
+            client=client,
+            on_request=requested if asked else None,
+            with_session=with_session,
+        )
         try:
-            upstream = await connector.open(
-                on_notification=heard,
-                on_lost=lost,
-                control=False,
-                deadline=deadline,
-                client=client,
-                on_request=requested if asked else None,
-                with_session=with_session,
-            )
+            upstream = await connector.open(opening, deadline)
             opened.append(upstream)
             slot.upstream = upstream
             await self._opened(owner, endpoint_id, upstream)

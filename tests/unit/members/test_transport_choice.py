@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.transport_choice import TransportChoice, UrlTransports
-from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.members.upstream import MemberFailure, Opening
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.members.upstream import Upstream
@@ -31,9 +31,9 @@ class Speaks:
         self.closed = 0
         self._tried = tried
 
-    async def open(self, **options: Any) -> Upstream:
+    async def open(self, _: Opening, deadline: float) -> Upstream:
         self._tried.append(self.name)
-        self.deadlines.append(options["deadline"])
+        self.deadlines.append(deadline)
         if self.failure is not None:
             raise self.failure
         return cast("Upstream", self.name)
@@ -58,12 +58,8 @@ class Auto:
 
     async def open(self, deadline: float = 30.0) -> str:
         self.tried.clear()
-        session = await self.choice.open(
-            on_notification=lambda _: None,
-            on_lost=lambda _: None,
-            control=True,
-            deadline=deadline,
-        )
+        opening = Opening(on_notification=lambda _: None, on_lost=lambda _: None, control=True)
+        session = await self.choice.open(opening, deadline)
         return cast("str", session)
 
     async def fails(self) -> MemberFailure:

@@ -54,7 +54,7 @@ class Door:
         self.faults = list(faults)
         self.sessions: list[Session] = []
 
-    async def open(self, **_: Any) -> Session:
+    async def open(self, *_: Any) -> Session:
         if self.faults:
             raise self.faults.pop(0)
         self.sessions.append(Session())
@@ -163,7 +163,7 @@ async def test_a_fault_while_lists_are_taken_over_is_logged_and_they_are_read_ag
 
 async def test_whoever_waits_when_a_member_is_removed_is_told() -> None:
     class Slow(Door):
-        async def open(self, **_: Any) -> Session:
+        async def open(self, *_: Any) -> Session:
             await asyncio.sleep(60)
             raise AssertionError
 

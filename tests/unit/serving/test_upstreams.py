@@ -49,7 +49,7 @@ class FakeConnector:
         self.opened: list[FakeSession] = []
         self.failure = failure
 
-    async def open(self, **_: Any) -> Upstream:
+    async def open(self, *_: Any) -> Upstream:
         if self.failure is not None:
             raise self.failure
         self.opened.append(FakeSession())
