@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.members.http_address import Address
     from mcpgroup_gateway.members.http_target import HttpTarget
-    from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake
+    from mcpgroup_gateway.members.upstream import Handshake, Opening
     from mcpgroup_gateway.wire.envelope import Message
 
 HttpSession = StreamableUpstream | ModernUpstream
@@ -31,22 +31,16 @@ class HttpOpening:
         self,
         make_target: Callable[[Address], HttpTarget],
         address: Address,
-        client: ClientIdentity,
+        opening: Opening,
         *,
         response_limit: int,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        on_request: Callable[[Message], None] | None,
         on_other_era: Callable[[], None],
         routed: bool = False,
     ) -> None:
         self._make_target = make_target
         self._address = address
-        self._client = client
+        self._opening = opening
         self._response_limit = response_limit
-        self._on_notification = on_notification
-        self._on_lost = on_lost
-        self._on_request = on_request
         self._on_other_era = on_other_era
         self._routed = routed
         self._answered = False
@@ -98,23 +92,18 @@ class HttpOpening:
         moved_to = None if self._modern is None else self._modern.target.moved_to
         self._legacy = StreamableUpstream(
             self._make_target(moved_to or self._address),
+            self._opening,
             response_limit=self._response_limit,
             dials=not self._answered,
-            on_notification=self._on_notification,
-            on_lost=self._on_lost,
-            on_request=self._on_request,
             routed=self._routed,
         )
-        return await self._legacy.initialize(self._client)
+        return await self._legacy.initialize()
 
     def _make_modern(self) -> ModernUpstream:
         return ModernUpstream(
             self._make_target(self._address),
-            self._client,
+            self._opening,
             response_limit=self._response_limit,
-            dials=True,
-            on_notification=self._on_notification,
-            on_lost=self._on_lost,
             on_other_era=self._on_other_era,
         )
 

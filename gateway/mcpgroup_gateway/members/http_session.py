@@ -18,10 +18,9 @@ from mcpgroup_gateway.wire.protocol import CALL_METHODS
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mcpgroup_gateway.members.http1 import HttpCall, Signal
     from mcpgroup_gateway.members.http_target import Fields, HttpTarget
+    from mcpgroup_gateway.members.upstream import Opening
     from mcpgroup_gateway.wire.envelope import Message
 
 #: Notifications that concern the session, on whatever stream they come.
@@ -48,11 +47,10 @@ class HttpUpstream(abc.ABC):
     def __init__(
         self,
         target: HttpTarget,
+        opening: Opening,
         *,
         response_limit: int,
         dials: bool,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
     ) -> None:
         self.target = target
         self.response_limit = response_limit
@@ -61,8 +59,8 @@ class HttpUpstream(abc.ABC):
         self.pid: int | None = None
         self.in_flight = 0
         self._loop = asyncio.get_running_loop()
-        self._on_notification = on_notification
-        self._on_lost = on_lost
+        self._on_notification = opening.on_notification
+        self._on_lost = opening.on_lost
         self._last_id = 0
         self._exchanges: set[StreamableExchange] = set()
         self._by_token: dict[bytes, StreamableExchange] = {}

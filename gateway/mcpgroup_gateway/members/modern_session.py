@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.members.http_target import Fields, HttpTarget
     from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
-    from mcpgroup_gateway.members.upstream import ClientIdentity, Handshake
+    from mcpgroup_gateway.members.upstream import Handshake, Opening
     from mcpgroup_gateway.wire.envelope import Message
 
 #: How servers with sessions refuse a request without one; a proxy may use the same words.
@@ -50,24 +50,15 @@ class ModernUpstream(HttpUpstream):
     def __init__(
         self,
         target: HttpTarget,
-        client: ClientIdentity,
+        opening: Opening,
         *,
         response_limit: int,
-        dials: bool,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
         on_other_era: Callable[[], None],
     ) -> None:
-        super().__init__(
-            target,
-            response_limit=response_limit,
-            dials=dials,
-            on_notification=on_notification,
-            on_lost=on_lost,
-        )
-        self._client = client
+        super().__init__(target, opening, response_limit=response_limit, dials=True)
+        self._client = opening.client
         self._on_other_era = on_other_era
-        self._requests = ModernRequests("", client)
+        self._requests = ModernRequests("", opening.client)
         self._checking: asyncio.Task[None] | None = None
 
     def request(

@@ -32,13 +32,11 @@ class SseConnector:
                 self._reach.name,
                 lambda address: HttpTarget(self._reach, address, fields),
                 address,
+                opening,
                 response_limit=self._reach.response_limit,
-                on_notification=opening.on_notification,
-                on_lost=opening.on_lost,
-                on_request=opening.on_request,
             )
             try:
-                await session.shake_hands(opening.client)
+                await session.shake_hands()
             except MemberFailure:
                 await session.close()
                 raise

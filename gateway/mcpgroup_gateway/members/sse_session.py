@@ -24,7 +24,6 @@ from mcpgroup_gateway.members.sse_stream import SseStream
 from mcpgroup_gateway.members.telling import Telling, failure_of_telling, refusal_of
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
-    ClientIdentity,
     Forwarded,
     Handshake,
     MemberFailure,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.members.http1 import HttpCall
     from mcpgroup_gateway.members.http_address import Address
     from mcpgroup_gateway.members.http_target import Fields, HttpTarget
+    from mcpgroup_gateway.members.upstream import Opening
     from mcpgroup_gateway.wire.sse import Event
 
 #: What closing a session may take (seconds).
@@ -68,11 +68,9 @@ class SseUpstream:
         name: str,
         make_target: Callable[[Address], HttpTarget],
         address: Address,
+        opening: Opening,
         *,
         response_limit: int,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        on_request: Callable[[Message], None] | None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._log = logging.getLogger(f"mcpgroup.member.{name}")
@@ -81,9 +79,10 @@ class SseUpstream:
         self._make_target = make_target
         self._target = make_target(address)
         self._loop = loop
-        self._on_notification = on_notification
-        self._on_lost = on_lost
-        self._on_request = on_request
+        self._client = opening.client
+        self._on_notification = opening.on_notification
+        self._on_lost = opening.on_lost
+        self._on_request = opening.on_request
         self._last_id = 0
         self._exchanges: dict[bytes, SseExchange] = {}
         self._by_token: dict[bytes, SseExchange] = {}
@@ -199,11 +198,11 @@ class SseUpstream:
 
     # The connector calls this.
 
-    async def shake_hands(self, client: ClientIdentity) -> None:
+    async def shake_hands(self) -> None:
         """Open the stream, learn where to post, initialize. Raises `MemberFailure`."""
         self._reading = self._loop.create_task(self._stream.run())
         self._target = self._make_target(await self._stream.endpoint())
-        exchange = self.request("initialize", initialize_params(client), safe=True)
+        exchange = self.request("initialize", initialize_params(self._client), safe=True)
         try:
             message = await exchange.next()
             while not message.is_response:

@@ -69,11 +69,8 @@ class StreamableConnector:
             return HttpOpening(
                 lambda address: HttpTarget(self._reach, address, fields),
                 address,
-                opening.client,
+                opening,
                 response_limit=self._reach.response_limit,
-                on_notification=opening.on_notification,
-                on_lost=opening.on_lost,
-                on_request=opening.on_request,
                 on_other_era=self._forget,
                 routed=routed,
             )

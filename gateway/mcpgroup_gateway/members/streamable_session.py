@@ -18,7 +18,6 @@ from mcpgroup_gateway.members.streamable_listener import Listener
 from mcpgroup_gateway.members.telling import Telling, failure_of_telling, refusal_of
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
-    ClientIdentity,
     Forwarded,
     Handshake,
     MemberFailure,
@@ -36,10 +35,9 @@ from mcpgroup_gateway.wire.envelope import (
 from mcpgroup_gateway.wire.protocol import SESSION_HEADER, UNSUPPORTED_VERSION, VERSION_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mcpgroup_gateway.members.http_target import Fields, HttpTarget
     from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
+    from mcpgroup_gateway.members.upstream import Opening
 
 #: What closing a session may take (seconds).
 CLOSE_SECONDS: Final = 1.0
@@ -58,22 +56,15 @@ class StreamableUpstream(HttpUpstream):
     def __init__(
         self,
         target: HttpTarget,
+        opening: Opening,
         *,
         response_limit: int,
         dials: bool,
-        on_notification: Callable[[Message], None],
-        on_lost: Callable[[MemberFailure], None],
-        on_request: Callable[[Message], None] | None = None,
-        routed: bool = False,
+        routed: bool,
     ) -> None:
-        super().__init__(
-            target,
-            response_limit=response_limit,
-            dials=dials,
-            on_notification=on_notification,
-            on_lost=on_lost,
-        )
-        self._on_request = on_request
+        super().__init__(target, opening, response_limit=response_limit, dials=dials)
+        self._client = opening.client
+        self._on_request = opening.on_request
         self._routed = routed
         self._session_id = ""
         self._telling = Telling(self._loop, self._deliver)
@@ -189,9 +180,9 @@ class StreamableUpstream(HttpUpstream):
 
     # The connector calls these.
 
-    async def initialize(self, client: ClientIdentity) -> Message:
+    async def initialize(self) -> Message:
         """The member's answer. Raises `MemberFailure`."""
-        exchange = self.request("initialize", initialize_params(client), safe=True)
+        exchange = self.request("initialize", initialize_params(self._client), safe=True)
         try:
             message = await exchange.next()
             while not message.is_response:
