@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.servers.raw_http import Handler, Peer, RawServer, Request
 
+from mcpgroup_gateway.members.http_reach import HttpReach
+from mcpgroup_gateway.members.negotiation import Era
 from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 from mcpgroup_gateway.members.upstream import MemberFailure, Opening
@@ -36,12 +38,17 @@ class Opened:
     news: asyncio.Event
 
 
+def connector_to(url: str, *, era: Era = Era.AUTO, **options: Any) -> StreamableConnector:
+    """A connector to this URL; `options` are those of `HttpReach`."""
+    return StreamableConnector(HttpReach("one", url, **options), era)
+
+
 @contextlib.asynccontextmanager
 async def opened(
     handler: Handler, *, control: bool = False, **options: Any
 ) -> AsyncIterator[Opened]:
     async with RawServer(handler) as server:
-        connector = StreamableConnector("one", server.url, **options)
+        connector = connector_to(server.url, **options)
         notifications: list[Message] = []
         losses: list[MemberFailure] = []
         news = asyncio.Event()

@@ -17,6 +17,7 @@ from tests.harness.http_sessions import (
     UNHEARD,
     always,
     call,
+    connector_to,
     failed_open,
     failure_of_call,
     made,
@@ -37,12 +38,13 @@ from tests.servers.raw_http import (
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members import http_connection
 from mcpgroup_gateway.members.http_address import Address
-from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mcpgroup_gateway.members.streamable import StreamableConnector
 
 
 async def open_with(connector: StreamableConnector) -> StreamableUpstream:
@@ -108,7 +110,7 @@ def closing_server() -> Iterator[ClosingServer]:
 async def test_a_connection_that_was_closed_while_idle_fails_no_unsafe_call(
     closing_server: ClosingServer,
 ) -> None:
-    connector = StreamableConnector("one", closing_server.url)
+    connector = connector_to(closing_server.url)
     session = await open_with(connector)
     assert closing_server.closed.acquire(timeout=5)  # `initialize`; the loop waits for the next
     chance = random.Random(1)  # noqa: S311 - no secret
@@ -285,7 +287,7 @@ def closed_port() -> int:
 
 
 async def test_a_closed_port_is_refused_and_nothing_was_sent() -> None:
-    found = await failed_open(StreamableConnector("one", f"http://127.0.0.1:{closed_port()}/mcp"))
+    found = await failed_open(connector_to(f"http://127.0.0.1:{closed_port()}/mcp"))
     assert (found.failure, found.sent) == (Failure.REFUSED, False)
 
 
@@ -305,7 +307,7 @@ async def test_a_name_that_does_not_resolve_is_refused(monkeypatch: pytest.Monke
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    found = await failed_open(StreamableConnector("one", "http://nowhere.invalid/mcp"))
+    found = await failed_open(connector_to("http://nowhere.invalid/mcp"))
     assert (found.failure, found.sent) == (Failure.REFUSED, False)
     assert asked == 1
 
@@ -325,7 +327,7 @@ def full_accept_queue() -> Iterator[int]:
 
 async def test_a_full_accept_queue_is_a_connect_timeout_and_nothing_was_sent() -> None:
     with full_accept_queue() as port:
-        connector = StreamableConnector("one", f"http://127.0.0.1:{port}/mcp", connect_seconds=0.2)
+        connector = connector_to(f"http://127.0.0.1:{port}/mcp", connect_seconds=0.2)
         began = time.monotonic()
         found = await failed_open(connector)
         assert time.monotonic() - began < 1
@@ -335,7 +337,7 @@ async def test_a_full_accept_queue_is_a_connect_timeout_and_nothing_was_sent() -
 
 async def test_a_time_limit_that_our_own_loop_missed_is_late() -> None:
     with full_accept_queue() as port:
-        connector = StreamableConnector("one", f"http://127.0.0.1:{port}/mcp", connect_seconds=0.05)
+        connector = connector_to(f"http://127.0.0.1:{port}/mcp", connect_seconds=0.05)
         asyncio.get_running_loop().call_later(0.01, time.sleep, 1.2)
         found = await failed_open(connector)
         assert (found.failure, found.late) == (Failure.CONNECT_TIMEOUT, True)
@@ -363,7 +365,7 @@ async def test_the_next_url_is_tried_and_the_session_stays_on_the_url_that_opene
     async with RawServer(broken) as first, RawServer(Member()) as second:
         urls = [first.url, second.url]
         refused = f"http://127.0.0.1:{closed_port()}/mcp"
-        connector = StreamableConnector("one", refused, fallback_urls=urls)
+        connector = connector_to(refused, fallback_urls=urls)
         session = await open_with(connector)
         await call(session)
         assert len(first.requests) == 1
@@ -375,7 +377,7 @@ async def test_the_next_url_is_tried_and_the_session_stays_on_the_url_that_opene
 async def test_credentials_that_are_refused_are_not_shown_to_the_next_url() -> None:
     refusing = Member().on("initialize", always(response(status=401)))
     async with RawServer(refusing) as first, RawServer(Member()) as second:
-        found = await failed_open(StreamableConnector("one", first.url, fallback_urls=[second.url]))
+        found = await failed_open(connector_to(first.url, fallback_urls=[second.url]))
         assert (found.failure, found.status) == (Failure.NOT_RUN, 401)
         assert not second.requests
 
@@ -393,8 +395,8 @@ async def test_tls_with_the_configured_authority_or_without_verification(
 ) -> None:
     async with RawServer(Member(), tls=authority.server_context("127.0.0.1")) as server:
         for connector in (
-            StreamableConnector("one", server.url, ca_pem=authority.pem),
-            StreamableConnector("one", server.url, insecure_skip_verify=True),
+            connector_to(server.url, ca_pem=authority.pem),
+            connector_to(server.url, insecure_skip_verify=True),
         ):
             session = await open_with(connector)
             for _ in range(3):
@@ -408,10 +410,10 @@ async def test_an_unknown_authority_and_another_name_are_tls_failures(
     authority: Authority,
 ) -> None:
     async with RawServer(Member(), tls=authority.server_context("127.0.0.1")) as server:
-        found = await failed_open(StreamableConnector("one", server.url))
+        found = await failed_open(connector_to(server.url))
         assert (found.failure, found.sent) == (Failure.TLS, False)
     async with RawServer(Member(), tls=authority.server_context("other.test")) as server:
-        found = await failed_open(StreamableConnector("one", server.url, ca_pem=authority.pem))
+        found = await failed_open(connector_to(server.url, ca_pem=authority.pem))
         assert (found.failure, found.sent) == (Failure.TLS, False)
         assert not server.requests
 
@@ -423,7 +425,7 @@ async def test_a_server_without_tls_or_that_hangs_up_is_a_tls_failure() -> None:
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-        assert (await failed_open(StreamableConnector("one", url))).failure is Failure.TLS
+        assert (await failed_open(connector_to(url))).failure is Failure.TLS
 
 
 async def test_a_tls_connection_closed_while_idle_fails_no_unsafe_call(
@@ -435,7 +437,7 @@ async def test_a_tls_connection_closed_while_idle_fails_no_unsafe_call(
 
     member = Member().on("tools/call", answer_and_close)
     async with RawServer(member, tls=authority.server_context("127.0.0.1")) as server:
-        connector = StreamableConnector("one", server.url, ca_pem=authority.pem)
+        connector = connector_to(server.url, ca_pem=authority.pem)
         session = await open_with(connector)
         for pause in (0.05, 0.05, 0.05):
             await call(session)
@@ -446,7 +448,7 @@ async def test_a_tls_connection_closed_while_idle_fails_no_unsafe_call(
 
 def test_an_authority_that_is_no_certificate_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="PEM"):
-        StreamableConnector("one", "https://127.0.0.1/mcp", ca_pem=b"hello")
+        connector_to("https://127.0.0.1/mcp", ca_pem=b"hello")
 
 
 # Redirects
@@ -513,7 +515,7 @@ async def test_a_redirect_from_http_to_https_on_the_host_is_followed(
     async with RawServer(Member(), tls=authority.server_context("127.0.0.1")) as secure:
         first = Member().on("initialize", always(moved(secure.url)))
         async with RawServer(first) as plain:
-            connector = StreamableConnector("one", plain.url, ca_pem=authority.pem)
+            connector = connector_to(plain.url, ca_pem=authority.pem)
             session = await open_with(connector)
             await call(session)
             await session.close()
@@ -558,9 +560,7 @@ async def test_configured_headers_go_with_every_request_and_replace_ours() -> No
 async def test_headers_are_read_again_for_every_session() -> None:
     value = "one"
     async with RawServer(Member()) as server:
-        connector = StreamableConnector(
-            "one", server.url, headers=lambda: [("Authorization", f"Bearer {value}")]
-        )
+        connector = connector_to(server.url, headers=lambda: [("Authorization", f"Bearer {value}")])
         for value in ("one", "two"):
             session = await open_with(connector)
             assert server.requests[-1].headers["authorization"] == f"Bearer {value}"
@@ -588,21 +588,21 @@ async def test_headers_are_read_again_for_every_session() -> None:
 )
 def test_a_header_that_could_break_a_request_is_refused(name: str, value: str) -> None:
     with pytest.raises(ValueError, match="header") as caught:
-        StreamableConnector("one", "http://127.0.0.1/mcp", headers=[(name, value)])
+        connector_to("http://127.0.0.1/mcp", headers=[(name, value)])
     assert value not in str(caught.value) or value in ("a", "x", "3")
 
 
 async def test_secrets_of_the_url_are_used_and_never_shown() -> None:
     async with RawServer(Member()) as server:
         url = server.url.replace("://", "://me:hush%21@") + "?key=shh"
-        connector = StreamableConnector("one", url)
+        connector = connector_to(url)
         session = await open_with(connector)
         basic = base64.b64encode(b"me:hush!").decode()
         assert server.requests[0].headers["authorization"] == f"Basic {basic}"
         assert server.requests[0].target == "/mcp?key=shh"
         await session.close()
         await connector.close()
-    found = await failed_open(StreamableConnector("one", url))
+    found = await failed_open(connector_to(url))
     assert found.failure is Failure.REFUSED
     assert "127.0.0.1" in found.reason
     for secret in ("hush", "shh", basic, "me"):
@@ -620,4 +620,4 @@ async def test_cookies_are_never_sent_back() -> None:
 @pytest.mark.parametrize("url", ["ftp://x/", "/mcp", "http://", "http://a b/", "http://x/a b"])
 def test_urls_that_cannot_work_are_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match="URL"):
-        StreamableConnector("one", url)
+        connector_to(url)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.harness.http_sessions import connector_to
 from tests.servers.raw_http import (
     Handler,
     Member,
@@ -34,7 +35,6 @@ from tests.servers.raw_modern import (
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members import negotiation
 from mcpgroup_gateway.members.negotiation import Era
-from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.upstream import (
     NOTHING_FORWARDED,
     ClientIdentity,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from mcpgroup_gateway.members.http_opening import HttpSession
+    from mcpgroup_gateway.members.streamable import StreamableConnector
     from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
     from mcpgroup_gateway.wire.envelope import Message
 
@@ -111,7 +112,7 @@ async def session_of(
 @contextlib.asynccontextmanager
 async def connected(handler: Handler, **options: Any) -> AsyncIterator[tuple[Any, RawServer]]:
     async with RawServer(handler) as server:
-        connector = StreamableConnector("one", server.url, **options)
+        connector = connector_to(server.url, **options)
         try:
             yield connector, server
         finally:

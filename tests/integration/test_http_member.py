@@ -13,6 +13,7 @@ import pytest
 from tests.harness.http_sessions import (
     always,
     call,
+    connector_to,
     failed_open,
     failure_of_call,
     made,
@@ -33,7 +34,6 @@ from tests.servers.raw_http import (
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members import streamable_session
-from mcpgroup_gateway.members.streamable import StreamableConnector
 from mcpgroup_gateway.members.upstream import MemberFailure
 
 # Sessions
@@ -92,7 +92,7 @@ async def test_older_versions_are_taken(version: str) -> None:
 
 async def test_an_unknown_version_is_a_failed_start_that_names_it() -> None:
     async with RawServer(Member(version="1999-01-01")) as server:
-        failure = await failed_open(StreamableConnector("one", server.url))
+        failure = await failed_open(connector_to(server.url))
         assert (failure.failure, failure.sent) == (Failure.START_FAILED, False)
         assert "1999-01-01" in failure.reason
         assert server.requests[-1].method == "DELETE"
@@ -112,13 +112,13 @@ async def test_a_start_that_fails_says_why(
     data: bytes, failure: Failure, status: int | None
 ) -> None:
     async with RawServer(Member().on("initialize", always(data))) as server:
-        found = await failed_open(StreamableConnector("one", server.url))
+        found = await failed_open(connector_to(server.url))
         assert (found.failure, found.status, found.sent) == (failure, status, False)
 
 
 async def test_a_member_that_never_answers_initialize_fails_at_the_deadline() -> None:
     async with RawServer(Member().on("initialize", always(b""))) as server:
-        found = await failed_open(StreamableConnector("one", server.url), deadline=0.1)
+        found = await failed_open(connector_to(server.url), deadline=0.1)
         assert (found.failure, found.late) == (Failure.START_FAILED, False)
 
 

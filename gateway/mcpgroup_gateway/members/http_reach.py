@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http_address import RESERVED_FIELDS, Address, check_field
@@ -24,16 +24,6 @@ _Session = TypeVar("_Session")
 CONNECT_SECONDS: Final = 2.0
 RESPONSE_LIMIT: Final = 8 * 1024 * 1024
 _TRY_NEXT: Final = frozenset({Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS, Failure.RESET})
-
-
-class HttpOptions(TypedDict):
-    """What the URLs of a member have in common; the arguments of `HttpReach` of these names."""
-
-    headers: Callable[[], Sequence[tuple[str, str]]]
-    ca_pem: bytes | None
-    insecure_skip_verify: bool
-    connect_seconds: float
-    response_limit: int
 
 
 class HttpReach:

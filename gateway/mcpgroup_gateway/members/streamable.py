@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcpgroup_gateway.members.http_opening import HttpOpening
-from mcpgroup_gateway.members.http_reach import CONNECT_SECONDS, RESPONSE_LIMIT, HttpReach
 from mcpgroup_gateway.members.http_target import HttpTarget
 from mcpgroup_gateway.members.negotiation import OUTAGES, PATIENCE_SHARE, Era
 from mcpgroup_gateway.members.streamable_session import StreamableUpstream
 from mcpgroup_gateway.members.upstream import MemberFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from mcpgroup_gateway.members.http_address import Address
     from mcpgroup_gateway.members.http_opening import HttpSession
+    from mcpgroup_gateway.members.http_reach import HttpReach
     from mcpgroup_gateway.members.upstream import Handshake, Opening
 
 
@@ -29,37 +27,16 @@ class _Known(NamedTuple):
 class StreamableConnector:
     """Opens sessions with one HTTP endpoint, see `members.upstream.Connector`.
 
-    A session stays on the URL that it opened. `era` says how the member is spoken to; what `Auto`
-    finds out is remembered until a session fails to open or the member contradicts it. For the
-    other arguments see `HttpReach`.
+    `reach` is the connector's own. A session stays on the URL that it opened. `era` says how the
+    member is spoken to; what `Auto` finds out is remembered until a session fails to open or the
+    member contradicts it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        fallback_urls: Sequence[str] = (),
-        headers: Sequence[tuple[str, str]] | Callable[[], Sequence[tuple[str, str]]] = (),
-        ca_pem: bytes | None = None,
-        insecure_skip_verify: bool = False,
-        connect_seconds: float = CONNECT_SECONDS,
-        response_limit: int = RESPONSE_LIMIT,
-        era: Era = Era.AUTO,
-    ) -> None:
+    def __init__(self, reach: HttpReach, era: Era = Era.AUTO) -> None:
+        self._reach = reach
         self._era = era
         self._known: _Known | None = None
         self._has_sessions = True  # as far as is known, beside its modern side
-        self._reach = HttpReach(
-            name,
-            url,
-            fallback_urls=fallback_urls,
-            headers=headers,
-            ca_pem=ca_pem,
-            insecure_skip_verify=insecure_skip_verify,
-            connect_seconds=connect_seconds,
-            response_limit=response_limit,
-        )
 
     async def open(self, opening: Opening, deadline: float) -> HttpSession:
         """A session that is no control session costs a modern member nothing once it is known."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcpgroup_api import Limits, Member
-    from mcpgroup_gateway.members.http_reach import HttpOptions
     from mcpgroup_gateway.members.upstream import Connector, Opening, Upstream
     from mcpgroup_gateway.secret_files import SecretFiles
 
@@ -68,35 +67,38 @@ def build_connector(
                 conceal(value)
         return values
 
-    def reach(authority: bytes | None) -> Connector:
-        options: HttpOptions = {
-            "headers": headers,
-            "ca_pem": authority,
-            "insecure_skip_verify": http.tls.insecure_skip_verify,
-            "connect_seconds": member.connect_timeout_seconds,
-            "response_limit": limits.response_bytes,
-        }
-        return _over_http(member, (http.url, *http.fallback_urls), options)
+    def connector(authority: bytes | None) -> Connector:
+        def reach(urls: Sequence[str]) -> HttpReach:
+            return HttpReach(
+                member.name,
+                urls[0],
+                fallback_urls=urls[1:],
+                headers=headers,
+                ca_pem=authority,
+                insecure_skip_verify=http.tls.insecure_skip_verify,
+                connect_seconds=member.connect_timeout_seconds,
+                response_limit=limits.response_bytes,
+            )
+
+        return _over_http(member, (http.url, *http.fallback_urls), reach)
 
     reference = http.tls.ca_secret_ref
     if reference is None:
-        return reach(None)
-    return _WithAuthority(reach, lambda: secrets.read(reference))
+        return connector(None)
+    return _WithAuthority(connector, lambda: secrets.read(reference))
 
 
-def _over_http(member: Member, urls: Sequence[str], options: HttpOptions) -> Connector:
-    name, era = member.name, Era(member.era)
-    url, *fallback_urls = urls
+def _over_http(
+    member: Member, urls: Sequence[str], reach: Callable[[Sequence[str]], HttpReach]
+) -> Connector:
+    era = Era(member.era)
     if member.transport is Transport.SSE:
-        return SseConnector(HttpReach(name, url, fallback_urls=fallback_urls, **options))
+        return SseConnector(reach(urls))
     if member.transport is Transport.STREAMABLE_HTTP or era is Era.MODERN:
-        return StreamableConnector(name, url, fallback_urls=fallback_urls, era=era, **options)
+        return StreamableConnector(reach(urls), era)
     return TransportChoice(
         [
-            UrlTransports(
-                StreamableConnector(name, url, era=era, **options),
-                SseConnector(HttpReach(name, url, **options)),
-            )
+            UrlTransports(StreamableConnector(reach([url]), era), SseConnector(reach([url])))
             for url in urls
         ]
     )
@@ -106,9 +108,9 @@ class _WithAuthority:
     """A connector whose authority (CA) comes from a Secret, which may change or be missing."""
 
     def __init__(
-        self, reach: Callable[[bytes | None], Connector], read: Callable[[], bytes]
+        self, connector: Callable[[bytes | None], Connector], read: Callable[[], bytes]
     ) -> None:
-        self._reach = reach
+        self._connector = connector
         self._read = read
         self._authority: bytes | None = None
         self._connectors: list[Connector] = []
@@ -117,7 +119,7 @@ class _WithAuthority:
         try:
             authority = self._read()
             if authority != self._authority:
-                self._connectors.append(self._reach(authority))
+                self._connectors.append(self._connector(authority))
                 self._authority = authority
         except (SecretError, ValueError) as fault:
             raise MemberFailure(Failure.TLS, str(fault), sent=False) from fault
