@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.http_answers import error_code
-from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream, progress_token
+from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream
 from mcpgroup_gateway.members.modern_requests import ModernRequests, routing_fields
 from mcpgroup_gateway.members.negotiation import read_discovery
+from mcpgroup_gateway.members.open_exchanges import progress_token
+from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
 from mcpgroup_gateway.members.upstream import NOTHING_FORWARDED, Forwarded, MemberFailure
 from mcpgroup_gateway.wire.protocol import (
     DISCOVER,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpgroup_gateway.members.http_target import Fields, HttpTarget
-    from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
     from mcpgroup_gateway.members.upstream import Handshake, Opening
     from mcpgroup_gateway.wire.envelope import Message
 
@@ -74,7 +75,12 @@ class ModernUpstream(HttpUpstream):
         fields: Fields = routing_fields(method, name)
         if forwarded.headers:
             fields += self.target.sendable(forwarded.headers)
-        return self._begin(method, params, token=progress_token, safe=safe, fields=fields)
+        self._last_id += 1
+        return self._begin(
+            StreamableExchange(
+                self, self._loop, self._last_id, method, params, progress_token, safe, fields
+            )
+        )
 
     async def notify(self, method: str, params: bytes) -> None:
         """Modern clients have nothing to tell over HTTP: a cancel is the end of a stream."""
@@ -115,7 +121,7 @@ class ModernUpstream(HttpUpstream):
         """Forbidden, and there is no way to say so: an answer would have to be a POST."""
 
     def refusal(self, exchange: StreamableExchange, answer: Message) -> MemberFailure | None:
-        if not self._open:
+        if not self.is_open:
             return None
         other_version = error_code(answer) == UNSUPPORTED_VERSION
         if not other_version and (exchange.method != DISCOVER or read_discovery(answer)):
@@ -123,7 +129,7 @@ class ModernUpstream(HttpUpstream):
         return self._end()
 
     def refused(self, failure: MemberFailure) -> None:
-        if self._open and failure.status in _DOUBTFUL and self._checking is None:
+        if self.is_open and failure.status in _DOUBTFUL and self._checking is None:
             self._checking = self._loop.create_task(self._check())
 
     def abandoned(self, exchange: StreamableExchange, failure: MemberFailure) -> None:
@@ -149,7 +155,7 @@ class ModernUpstream(HttpUpstream):
         self.dials = False
         self._speak(handshake.protocol_version)
         self.target.settle()
-        self._open = True
+        self.is_open = True
 
     def _speak(self, version: str) -> None:
         self._requests = ModernRequests(version, self._client)

@@ -14,11 +14,14 @@ AFTERWARDS_SECONDS: Final = 10.0
 
 
 class CallsInFlight(Generic[Call]):
-    """The calls of one session. `clock` gives monotonic seconds."""
+    """The calls of one session. `clock` gives monotonic seconds.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    `calls` is the set in which the session keeps them; without one `begin` and `end` keep it.
+    """
+
+    def __init__(self, clock: Callable[[], float], calls: set[Call] | None = None) -> None:
         self._clock = clock
-        self._calls: set[Call] = set()
+        self._calls: set[Call] = set() if calls is None else calls
         self._quiet_at = float("-inf")
 
     def begin(self, call: Call) -> None:

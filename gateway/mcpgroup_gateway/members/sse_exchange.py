@@ -19,6 +19,7 @@ from mcpgroup_gateway.members.http_answers import (
     too_large,
 )
 from mcpgroup_gateway.members.upstream import MemberFailure
+from mcpgroup_gateway.wire.envelope import encode_request
 
 if TYPE_CHECKING:
     import asyncio
@@ -55,6 +56,8 @@ class SseExchange:
         "_signal",
         "_size",
         "_was_sent",
+        "method",
+        "raw_id",
         "request_id",
         "token",
     )
@@ -63,16 +66,16 @@ class SseExchange:
         self,
         session: SseUpstream,
         loop: asyncio.AbstractEventLoop,
-        *,
         request_id: int,
-        request: bytes,
-        token: bytes,
+        method: str,
+        params: bytes,
+        progress_token: int | None,
         safe: bool,
         fields: Fields,
     ) -> None:
         self._session = session
         self._loop = loop
-        self._request = request
+        self._request = encode_request(request_id, method, params)
         self._fields = fields
         self._safe = safe
         self._signal = Signal(loop)
@@ -86,8 +89,10 @@ class SseExchange:
         self._answered = False
         self._closed = False
         self._was_sent = False
+        self.method = method
         self.request_id = request_id
-        self.token = token
+        self.raw_id = b"%d" % request_id
+        self.token = b"" if progress_token is None else b"%d" % progress_token
 
     @property
     def sent(self) -> bool:
@@ -210,9 +215,9 @@ class SseExchange:
         if call.failure is not None:
             self.fail(call.failure)
         elif call.ended:
-            raw_id = b"%d" % self.request_id
+            body = b"".join(self._body)
             try:
-                answer = read_answer(head, b"".join(self._body), raw_id, in_session=in_session)
+                answer = read_answer(head, body, self.raw_id, in_session=in_session)
             except MemberFailure as failure:
                 self._refuse(failure)
             else:

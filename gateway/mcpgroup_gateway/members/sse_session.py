@@ -19,15 +19,11 @@ from mcpgroup_gateway.members.http1 import Signal
 from mcpgroup_gateway.members.http_answers import too_large
 from mcpgroup_gateway.members.lines import LineLog
 from mcpgroup_gateway.members.only_call import CallsInFlight
+from mcpgroup_gateway.members.open_exchanges import ExchangeKeeper, progress_token
 from mcpgroup_gateway.members.sse_exchange import SseExchange
 from mcpgroup_gateway.members.sse_stream import SseStream
 from mcpgroup_gateway.members.telling import Telling, failure_of_telling, refusal_of
-from mcpgroup_gateway.members.upstream import (
-    NOTHING_FORWARDED,
-    Forwarded,
-    Handshake,
-    MemberFailure,
-)
+from mcpgroup_gateway.members.upstream import NOTHING_FORWARDED, Forwarded, MemberFailure
 from mcpgroup_gateway.wire.envelope import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -36,13 +32,11 @@ from mcpgroup_gateway.wire.envelope import (
     encode_error,
     encode_json,
     encode_notification,
-    encode_request,
     encode_result,
     error_object,
     parse_message,
-    parse_object,
 )
-from mcpgroup_gateway.wire.protocol import CALL_METHODS, VERSION_HEADER
+from mcpgroup_gateway.wire.protocol import VERSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +51,7 @@ if TYPE_CHECKING:
 CLOSE_SECONDS: Final = 1.0
 
 
-class SseUpstream:
+class SseUpstream(ExchangeKeeper[SseExchange]):
     """See `members.upstream.Upstream`.
 
     Owns its tasks: the one that reads the stream, cancellations and answers to the member.
@@ -72,6 +66,7 @@ class SseUpstream:
         *,
         response_limit: int,
     ) -> None:
+        super().__init__(opening)
         loop = asyncio.get_running_loop()
         self._log = logging.getLogger(f"mcpgroup.member.{name}")
         self._noise = LineLog(self._log, logging.WARNING, "not a message", loop.time, per_second=10)
@@ -80,13 +75,8 @@ class SseUpstream:
         self._target = make_target(address)
         self._loop = loop
         self._client = opening.client
-        self._on_notification = opening.on_notification
-        self._on_lost = opening.on_lost
         self._on_request = opening.on_request
-        self._last_id = 0
-        self._exchanges: dict[bytes, SseExchange] = {}
-        self._by_token: dict[bytes, SseExchange] = {}
-        self._calls: CallsInFlight[SseExchange] = CallsInFlight(loop.time)
+        self._candidates = CallsInFlight(loop.time, self._calls)
         self._telling = Telling(loop, self._deliver)
         self._stream = SseStream(
             self._target,
@@ -96,16 +86,6 @@ class SseUpstream:
             on_end=self._stream_ended,
         )
         self._reading: asyncio.Task[None] | None = None
-        self._lost = False
-        self._closed = False
-        self.is_open = False
-        self.handshake = Handshake("", b"", b"", None)
-        self.pid: int | None = None
-        self.in_flight = 0
-
-    @property
-    def lost(self) -> bool:
-        return self._lost
 
     def request(
         self,
@@ -116,26 +96,13 @@ class SseUpstream:
         safe: bool = False,
         forwarded: Forwarded = NOTHING_FORWARDED,
     ) -> SseExchange:
+        fields = self._target.sendable(forwarded.headers) if forwarded.headers else ()
         self._last_id += 1
-        exchange = SseExchange(
-            self,
-            self._loop,
-            request_id=self._last_id,
-            request=encode_request(self._last_id, method, params),
-            token=b"" if progress_token is None else b"%d" % progress_token,
-            safe=safe,
-            fields=self._target.sendable(forwarded.headers) if forwarded.headers else (),
+        return self._begin(
+            SseExchange(
+                self, self._loop, self._last_id, method, params, progress_token, safe, fields
+            )
         )
-        if self._lost or self._closed:
-            reason = "the session was lost" if self._lost else "the session was closed"
-            exchange.fail(MemberFailure(Failure.SESSION_LOST, reason, sent=False))
-        self._exchanges[b"%d" % exchange.request_id] = exchange
-        if exchange.token:
-            self._by_token[exchange.token] = exchange
-        if method in CALL_METHODS:
-            self._calls.begin(exchange)
-        self.in_flight += 1
-        return exchange
 
     async def notify(self, method: str, params: bytes) -> None:
         """Raises `MemberFailure`; when the member does not react in 10 s it is `DEADLINE`."""
@@ -150,10 +117,7 @@ class SseUpstream:
     async def close(self) -> None:
         if self._closed:
             return
-        for exchange in tuple(self._exchanges.values()):
-            reason = "the session was closed"
-            exchange.abort(MemberFailure(Failure.CANCELLED, reason, sent=exchange.sent))
-        self._closed = True
+        self._abort_all()
         try:
             if self._telling.tasks:
                 await asyncio.wait(self._telling.tasks, timeout=CLOSE_SECONDS)
@@ -176,23 +140,9 @@ class SseUpstream:
     def post(self, body: bytes, signal: Signal, *, safe: bool, fields: Fields = ()) -> HttpCall:
         return self._target.post(body, signal, safe=safe, fields=fields)
 
-    def forget(self, exchange: SseExchange) -> None:
-        del self._exchanges[b"%d" % exchange.request_id]
-        self._calls.end(exchange)
-        if exchange.token and self._by_token.get(exchange.token) is exchange:
-            del self._by_token[exchange.token]
-        self.in_flight -= 1
-
-    def lose(self, failure: MemberFailure) -> None:
-        """The session is of no more use; reported once."""
-        if not self._lost and not self._closed:
-            self._lost = True
-            if self.is_open:
-                self._on_lost(failure)
-
     def tell_cancelled(self, exchange: SseExchange, failure: MemberFailure) -> None:
         if self.is_open:  # else it is `initialize`, which must not be cancelled
-            self._calls.give_up(exchange)
+            self._candidates.give_up(exchange)
             params = {"requestId": exchange.request_id, "reason": str(failure.failure)}
             self._tell(encode_notification("notifications/cancelled", encode_json(params)))
 
@@ -268,7 +218,7 @@ class SseUpstream:
         elif self._on_request is None:
             fault = error_object(METHOD_NOT_FOUND, "the client does not support this method")
             self._tell(encode_error(message.raw_id, fault))
-        elif (call := self._calls.only) is None:
+        elif (call := self._candidates.only) is None:
             self._on_request(message)
         elif not call.deliver(message, size):  # it can only be about this call
             fault = error_object(INTERNAL_ERROR, "too many requests at once")
@@ -276,10 +226,10 @@ class SseUpstream:
 
     def _notified(self, message: Message, size: int) -> None:
         if message.method == "notifications/progress":
-            target = self._by_token.get(_progress_token(message))
+            target = self._by_token.get(progress_token(message))
             if target is not None:  # else it is late or invented
                 target.deliver(message, size)
-        elif message.method == "notifications/message" and (call := self._calls.speaking):
+        elif message.method == "notifications/message" and (call := self._candidates.speaking):
             call.deliver(message, size)
         elif message.method != "notifications/cancelled" or self._on_request is not None:
             # Without `on_request` everything is answered at once: there is nothing to cancel.
@@ -303,10 +253,3 @@ class SseUpstream:
     def _tell(self, body: bytes) -> None:
         if not self._closed and not self._lost:
             self._telling.tell(body)
-
-
-def _progress_token(message: Message) -> bytes:
-    try:
-        return bytes(parse_object(message.params).get("progressToken", b""))
-    except MalformedMessage:
-        return b""

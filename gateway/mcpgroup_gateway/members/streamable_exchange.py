@@ -24,7 +24,7 @@ from mcpgroup_gateway.members.http_answers import (
     too_large,
 )
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.wire.envelope import MalformedMessage, Message, parse_message
+from mcpgroup_gateway.wire.envelope import MalformedMessage, Message, encode_request, parse_message
 from mcpgroup_gateway.wire.sse import Event, EventParser, EventTooLarge
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class StreamableExchange:
         "_limit",
         "_loop",
         "_parser",
-        "_raw_id",
         "_ready",
         "_request",
         "_resumption",
@@ -69,6 +68,7 @@ class StreamableExchange:
         "_was_sent",
         "head",
         "method",
+        "raw_id",
         "request_id",
         "token",
     )
@@ -77,22 +77,19 @@ class StreamableExchange:
         self,
         session: HttpUpstream,
         loop: asyncio.AbstractEventLoop,
-        *,
-        method: str,
         request_id: int,
-        request: bytes,
-        fields: Fields,
-        token: bytes,
+        method: str,
+        params: bytes,
+        progress_token: int | None,
         safe: bool,
-        limit: int,
+        fields: Fields,
     ) -> None:
         self._session = session
         self._loop = loop
-        self._request = request
+        self._request = encode_request(request_id, method, params)
         self._fields = fields
         self._safe = safe
-        self._limit = limit
-        self._raw_id = b"%d" % request_id
+        self._limit = session.response_limit
         self._signal = Signal(loop)
         self._call: HttpCall | None = None
         self._body: list[bytes] = []
@@ -108,7 +105,8 @@ class StreamableExchange:
         self.head: Head | None = None
         self.method = method
         self.request_id = request_id
-        self.token = token
+        self.raw_id = b"%d" % request_id
+        self.token = b"" if progress_token is None else b"%d" % progress_token
 
     @property
     def sent(self) -> bool:
@@ -226,9 +224,7 @@ class StreamableExchange:
         elif call.ended:
             in_session = self._session.in_session
             try:
-                answer = read_answer(
-                    head, b"".join(self._body), self._raw_id, in_session=in_session
-                )
+                answer = read_answer(head, b"".join(self._body), self.raw_id, in_session=in_session)
             except MemberFailure as failure:
                 self._refuse(failure)
             else:
@@ -265,7 +261,7 @@ class StreamableExchange:
             self.fail(malformed(f"the member's stream has a malformed message: {fault.text}"))
             return
         if message.is_response:
-            if message.raw_id == self._raw_id:
+            if message.raw_id == self.raw_id:
                 self._answer(message)
         elif message.is_request:
             self._session.requested(message, self)

@@ -12,8 +12,10 @@ from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members.handshake import initialize_params
 from mcpgroup_gateway.members.http1 import Signal
 from mcpgroup_gateway.members.http_answers import error_code
-from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream, progress_token
+from mcpgroup_gateway.members.http_session import OF_THE_SESSION, HttpUpstream
 from mcpgroup_gateway.members.modern_requests import named_by, routing_fields
+from mcpgroup_gateway.members.open_exchanges import progress_token
+from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
 from mcpgroup_gateway.members.streamable_listener import Listener
 from mcpgroup_gateway.members.telling import Telling, failure_of_telling, refusal_of
 from mcpgroup_gateway.members.upstream import (
@@ -36,7 +38,6 @@ from mcpgroup_gateway.wire.protocol import SESSION_HEADER, UNSUPPORTED_VERSION, 
 
 if TYPE_CHECKING:
     from mcpgroup_gateway.members.http_target import Fields, HttpTarget
-    from mcpgroup_gateway.members.streamable_exchange import StreamableExchange
     from mcpgroup_gateway.members.upstream import Opening
 
 #: What closing a session may take (seconds).
@@ -87,7 +88,12 @@ class StreamableUpstream(HttpUpstream):
         fields = self.target.sendable(forwarded.headers) if forwarded.headers else ()
         if self._routed:
             fields += routing_fields(method, named_by(method, params))
-        return self._begin(method, params, token=progress_token, safe=safe, fields=fields)
+        self._last_id += 1
+        return self._begin(
+            StreamableExchange(
+                self, self._loop, self._last_id, method, params, progress_token, safe, fields
+            )
+        )
 
     async def notify(self, method: str, params: bytes) -> None:
         """Raises `MemberFailure`; when the member does not react in 10 s it is `DEADLINE`."""
@@ -162,7 +168,7 @@ class StreamableUpstream(HttpUpstream):
             self._tell(encode_error(message.raw_id, fault))
 
     def refusal(self, exchange: StreamableExchange, answer: Message) -> MemberFailure | None:
-        if not self._open or error_code(answer) != UNSUPPORTED_VERSION:
+        if not self.is_open or error_code(answer) != UNSUPPORTED_VERSION:
             return None
         reason = "the member does not serve the version any more that its session was opened with"
         failure = MemberFailure(Failure.SESSION_LOST, reason, sent=True)
@@ -201,7 +207,7 @@ class StreamableUpstream(HttpUpstream):
         self.target.speak(self._protocol_fields())
         self.target.settle()
         await self.notify("notifications/initialized", b"")
-        self._open = True
+        self.is_open = True
 
     def hold_stream(self) -> None:
         if self._listening is not None or self._closed:
