@@ -16,7 +16,7 @@ from tests.controlplane.api import ApiError
 from tests.controlplane.stubs import Addresses, StatusStub
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from tests.controlplane.api import Api
@@ -59,7 +59,15 @@ class StandIn(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """End what `start` began. Idempotent."""
+        """End what `start` began, at once. Idempotent."""
+
+    def describe(self) -> str:
+        """For a failure: who it is, and what is known of why it does not serve."""
+        return self.name
+
+    async def end(self) -> None:
+        """End as a pod that is told to; at once if it knows no better."""
+        await self.stop()
 
     async def set_ready(self, ready: bool) -> None:
         """What the kubelet's probe of it says."""
@@ -89,7 +97,7 @@ class StandIn(ABC):
                 known = self._wanted_hash()
                 await self.refresh()
         await asyncio.sleep(self.node.termination_seconds)
-        await self.stop()
+        await self.end()
         await self.node.remove(self)
 
     def _wanted_hash(self) -> str:
@@ -111,6 +119,8 @@ class Node(ABC):
         self._addresses = Addresses()
         self._standing: dict[str, tuple[StandIn, asyncio.Task[None]]] = {}
         self._arrived = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
         self.admin_port = free_port()
         self.termination_seconds = 0.0
         self.refreshes = True
@@ -123,8 +133,7 @@ class Node(ABC):
     async def __aenter__(self) -> Self:
         await self._cluster.assert_no_nodes()
         self.api = await self._cluster.api().__aenter__()
-        self._tasks = await asyncio.TaskGroup().__aenter__()
-        self._watch = self._tasks.create_task(self._run())
+        self._watch = self._start(self._run())
         return self
 
     async def __aexit__(
@@ -133,13 +142,28 @@ class Node(ABC):
         fault: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._watch.cancel()
-        for _, task in self._standing.values():
+        tasks = [*self._tasks]
+        for task in tasks:
             task.cancel()
-        try:
-            await self._tasks.__aexit__(kind, fault, at)
-        finally:
-            await self.api.__aexit__(None, None, None)
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.api.__aexit__(None, None, None)
+        if self._failed is not None and fault is None:
+            raise self._failed
+        if self._failed is not None and fault is not None:
+            fault.add_note(f"a stand-in for a pod failed: {self._failed!r}")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task of our own: the first that fails makes whoever waits for pods fail."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._failed = self._failed or fault
 
     def pods(self, group: str = "") -> list[StandIn]:
         """Those that are ready to serve, by name; of one group or of all."""
@@ -150,10 +174,17 @@ class Node(ABC):
         """Wait until exactly so many pods of a group are ready to serve; by name."""
         try:
             async with asyncio.timeout(within), self._arrived:
-                await self._arrived.wait_for(lambda: len(self.pods(group)) == count)
+                await self._arrived.wait_for(
+                    lambda: self._failed is not None or len(self.pods(group)) == count
+                )
         except TimeoutError:
             names = [s.name for s in self.pods(group)]
-            raise AssertionError(f"{group}: {names} run after {within} s, not {count}") from None
+            waiting = [s.describe() for s, _ in self._standing.values() if not s.ready.is_set()]
+            raise AssertionError(
+                f"{group}: {names} run after {within} s, not {count}; waiting: {waiting}"
+            ) from None
+        if self._failed is not None:
+            raise self._failed
         return self.pods(group)
 
     async def _run(self) -> None:
@@ -176,7 +207,7 @@ class Node(ABC):
             await self.remove(self.stand_in(pod, ""))
         else:
             new = self.stand_in(pod, self._addresses.take())
-            task = self._tasks.create_task(self._live(new))
+            task = self._start(self._live(new))
             self._standing[uid] = (new, task)
 
     async def _live(self, standing: StandIn) -> None:

@@ -38,8 +38,8 @@ async def mount(api: Api, pod: Mapping[str, Any], container: Mapping[str, Any], 
 
 def _sources(volume: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     if "projected" in volume:
-        sources: Sequence[Mapping[str, Any]] = volume["projected"].get("sources", ())
-        return sources
+        # Tokens and what admission adds around them are not made: gateways ask no API server.
+        return [s for s in volume["projected"]["sources"] if s.keys() & {"secret", "configMap"}]
     if "secret" in volume:
         return [{"secret": {**volume["secret"], "name": volume["secret"]["secretName"]}}]
     assert "configMap" in volume, f"no stand-in for the volume {volume}"

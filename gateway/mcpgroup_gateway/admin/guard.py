@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
 TOKEN_HEADER: Final = "X-Mcpgroup-Admin-Token"  # noqa: S105  # a name
-_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 #: On every answer. Without CORS headers no other origin can read one; these close the rest:
 #: embedding, sniffing, caching.
@@ -26,7 +26,8 @@ SECURITY_HEADERS: Final = {
 
 
 def is_loopback_host(host: str | None) -> bool:
-    """Whether a `Host` header names this machine, with any port.
+    """Whether a `Host` header names this machine, with any port: `localhost`, or a loopback address
+    (all of 127.0.0.0/8, where one machine can stand in for many).
 
     A web page can point a name of its own at 127.0.0.1 (DNS rebinding), and is then of the same
     origin as a listener there; but the name it used is in `Host`.
@@ -36,8 +37,16 @@ def is_loopback_host(host: str | None) -> bool:
     name = host.strip().lower()
     if name.startswith("["):
         name, bracket, _ = name[1:].partition("]")
-        return bool(bracket) and name in _LOOPBACK_NAMES
-    return name.partition(":")[0] in _LOOPBACK_NAMES
+        return bool(bracket) and _is_loopback(name, IPv6Address)
+    name = name.partition(":")[0]
+    return name == "localhost" or _is_loopback(name, IPv4Address)
+
+
+def _is_loopback(text: str, kind: type[IPv4Address | IPv6Address]) -> bool:
+    try:
+        return kind(text).is_loopback
+    except ValueError:
+        return False
 
 
 def presents_token(headers: CIMultiDictProxy[str], token: str) -> bool:

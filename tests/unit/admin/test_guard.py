@@ -14,7 +14,15 @@ def headers(own: str | None = None, **values: str) -> CIMultiDictProxy[str]:
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost", "LOCALHOST:9090", "127.0.0.1", "127.0.0.1:9090", "[::1]", "[::1]:9090"],
+    [
+        "localhost",
+        "LOCALHOST:9090",
+        "127.0.0.1",
+        "127.0.0.1:9090",
+        "127.8.7.6:1",
+        "[::1]",
+        "[::1]:9090",
+    ],
 )
 def test_the_names_of_this_machine_are_loopback(host: str) -> None:
     assert is_loopback_host(host)
@@ -25,6 +33,7 @@ def test_the_names_of_this_machine_are_loopback(host: str) -> None:
     [
         *(None, "", "evil.example", "evil.example:9090", "localhost.evil.example", "127.0.0.1.nip"),
         *("[::1", "[::2]", "10.0.0.1:9090", "evil@localhost", "::1"),
+        *("127.1", "[127.0.0.1]", "0127.0.0.1"),
     ],
 )
 def test_other_names_are_not_even_when_they_resolve_to_this_machine(host: str | None) -> None:
