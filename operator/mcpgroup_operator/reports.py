@@ -11,8 +11,11 @@ Source: DESIGN section 9.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
+
+from mcpgroup_api.patterns import CONFIG_HASH
 
 State = Literal["Inactive", "Degraded", "Partial", "Healthy"]
 
@@ -25,6 +28,7 @@ MAX_NAMES: Final = 64
 _MAX_NAME: Final = 253
 _MAX_SENTENCE: Final = 600
 _MAX_COUNT: Final = 1_000_000
+_HASH: Final = re.compile(CONFIG_HASH)
 
 
 class UnreadableReportError(Exception):
@@ -111,7 +115,7 @@ def parse_report(content: bytes) -> PodReport:
     return PodReport(
         pod=_name(document.get("pod"), "pod"),
         namespace=_name(document.get("namespace"), "namespace"),
-        config_hash=_name(config.get("hash"), "config.hash"),
+        config_hash=_hash(config.get("hash"), "config.hash"),
         generation=_optional_count(config.get("generation"), "config.generation"),
         rejected=_sentence(config.get("rejected"), "config.rejected"),
         ignored=_names(config.get("ignored"), "config.ignored"),
@@ -190,6 +194,13 @@ def _name(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise UnreadableReportError(f"{what} is no text")
     return _clean(value, _MAX_NAME)
+
+
+def _hash(value: object, what: str) -> str:
+    """One that may stand in a status: the API server would refuse the whole of it otherwise."""
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise UnreadableReportError(f"{what} is no hash of a configuration")
+    return value
 
 
 def _sentence(value: object, what: str) -> str | None:

@@ -48,9 +48,9 @@ def build_status(
     previous: Mapping[str, Any] | None,
     now: float,
 ) -> dict[str, Any]:
-    """The status to be written. `group` is the object as the API server has it, `now` a Unix time.
+    """The status to be applied. `group` is the object as the API server has it, `now` a Unix time.
 
-    Every field is always there, so that a merge cannot leave an old one behind.
+    What is not known is left out, for server-side apply to take away; it always has `conditions`.
     """
     metadata, spec = group["metadata"], group.get("spec") or {}
     before, time = previous or {}, rfc3339(now)
@@ -60,12 +60,11 @@ def build_status(
     findings = _findings(observed, reports, state, now, zero=wanted == 0)
     deployment_status = (observed.deployment or {}).get("status") or {}
     generation = metadata.get("generation", 0)
-    return {
+    status: dict[str, Any] = {
         "observedGeneration": generation,
         "replicas": int(deployment_status.get("replicas") or 0),
         "selector": selector_text(metadata["name"]),
         "endpoint": _endpoint(metadata, spec),
-        "configHash": observed.config_hash or "",
         "state": state,
         "members": _members(reports),
         "gateways": _rows(observed.pods, before.get("gateways") or [], time),
@@ -73,6 +72,9 @@ def build_status(
             before.get("conditions") or [], findings, generation=generation, now=time
         ),
     }
+    if observed.config_hash is not None:
+        status["configHash"] = observed.config_hash
+    return status
 
 
 def rfc3339(unix_time: float) -> str:

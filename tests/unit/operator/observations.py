@@ -12,8 +12,8 @@ from mcpgroup_operator.status import build_status
 
 NOW = 1_800_000_000.0
 LONG_AGO = NOW - 3600
-HASH = "sha256:new"
-OLD_HASH = "sha256:old"
+HASH = f"sha256:{'a' * 64}"
+OLD_HASH = f"sha256:{'b' * 64}"
 MEMBERS = ("a", "b")
 
 

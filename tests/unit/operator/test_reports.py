@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.operator.observations import answer, encoded, report
+from tests.unit.operator.observations import HASH, OLD_HASH, answer, encoded, report
 
 from mcpgroup_operator.reports import (
     MAX_BYTES,
@@ -57,7 +57,7 @@ def test_what_moves_all_the_time_or_is_not_known_is_no_difference(path: str, val
     ("path", "value"),
     [
         ("pod", "search-2"),
-        ("config.hash", "sha256:other"),
+        ("config.hash", OLD_HASH),
         ("config.generation", 4),
         ("config.rejected", "spec.members: none"),
         ("config.ignored", ["spec.new"]),
@@ -81,7 +81,9 @@ def test_what_a_status_shows_is_a_difference(path: str, value: object) -> None:
     [
         ("pod", 7, "pod is no text"),
         ("config", [], "config is no object"),
-        ("config.hash", None, "config.hash is no text"),
+        ("config.hash", None, "config.hash is no hash of a configuration"),
+        ("config.hash", "sha256:", "config.hash is no hash of a configuration"),
+        ("config.hash", f"{HASH}\n", "config.hash is no hash of a configuration"),
         ("config.generation", "3", "config.generation is no count"),
         ("config.rejected", {"reason": "x"}, "config.rejected is no text"),
         ("config.missingSecrets", "token/key", "config.missingSecrets is no list"),

@@ -26,6 +26,7 @@ from tests.unit.operator.observations import (
 )
 
 from mcpgroup_api import Advice
+from mcpgroup_api.status import McpServerGroupStatus
 from mcpgroup_operator.acceptance import accepted
 from mcpgroup_operator.conditions import MAX_MESSAGE, TYPES, Reason, no
 from mcpgroup_operator.observation import Observed, ObservedPod
@@ -201,7 +202,7 @@ def test_config_applied(pods: list[ObservedPod], expected: tuple[str, str, str])
 def test_without_a_file_nothing_can_be_said_of_it() -> None:
     status = status_of(observed(config_hash=None, deployment=None))
     assert condition(status, "ConfigApplied")[:2] == ("Unknown", "NoConfig")
-    assert status["configHash"] == ""
+    assert "configHash" not in status
 
 
 # --- Available
@@ -665,6 +666,11 @@ def test_what_has_the_same_status_keeps_its_time_and_all_carry_the_generation(
         assert new["observedGeneration"] == 7
         assert len(new["message"]) <= MAX_MESSAGE
         assert new["reason"].isalpha()
+
+
+@given(_OBSERVATIONS)
+def test_the_api_server_takes_every_status(what: Observed) -> None:
+    McpServerGroupStatus.model_validate_json(json.dumps(status_of(what)))
 
 
 @given(_OBSERVATIONS)
