@@ -1,4 +1,4 @@
-"""Writes the status of groups.
+"""Writes the status of groups, and posts Events when it changes.
 
 A status is written when it differs from the one that is there, at most once in a while for each
 group, the last state winning; a transition of `Ready` is written at once.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcpgroup_api import config_hash
 from mcpgroup_operator import conditions, errors, names
+from mcpgroup_operator.events import Notice, event, managed_by_other, transitions
 from mcpgroup_operator.kinds import CONFIG_MAP, DEPLOYMENT, GROUP, POD
 from mcpgroup_operator.observation import Observed, observe_pod
 from mcpgroup_operator.polling import Target
@@ -18,7 +19,7 @@ from mcpgroup_operator.status import build_status
 from mcpgroup_operator.throttle import StatusThrottle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from mcpgroup_operator.client import Client
     from mcpgroup_operator.conditions import Finding
@@ -96,6 +97,8 @@ class Reporter:
             return wait if due is None else min(wait, due)
         await self._write(key, group, status)
         self._throttle.written(key, self._clock())
+        before = previous.get("conditions") or []
+        await self._post(group, transitions(before, status["conditions"]))
         return due
 
     async def managed_by_other(self, key: Key, mark: str) -> None:
@@ -104,6 +107,7 @@ class Reporter:
         if group is None or group["metadata"]["uid"] in self._told_of_others:
             return
         _LOG.warning("%s/%s belongs to the operator %s: nothing is written", *key, mark)
+        await self._post(group, [managed_by_other(mark)], once=True)
         self._told_of_others.add(group["metadata"]["uid"])
 
     def forget(self, key: Key) -> None:
@@ -130,6 +134,24 @@ class Reporter:
             raise
         self._metrics.status_written(ok=True)
         self._store.put(GROUP, written)
+
+    async def _post(
+        self, group: Manifest, notices: Iterable[Notice], *, once: bool = False
+    ) -> None:
+        """Events are for people: one that cannot be posted is counted and not tried again."""
+        for notice in notices:
+            manifest = event(
+                group, notice, now=self._wall_clock(), instance=self._identity, once=once
+            )
+            try:
+                await self._client.create(manifest)
+            except errors.ConflictError:
+                continue  # it stands there already
+            except errors.ApiError as error:
+                _LOG.warning("%s", error)
+                self._metrics.event_posted(ok=False)
+            else:
+                self._metrics.event_posted(ok=True)
 
     def _measure(self, key: Key, group: Manifest, status: Manifest) -> None:
         config_map = self._store.child(CONFIG_MAP, key.namespace, names.child(key.name))

@@ -52,6 +52,8 @@ class Settings:
     """Holder of the lease."""
     log_format: str
     log_level: str
+    prints: str
+    """`crds` or `rbac`: print these and end. Empty: run."""
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -81,6 +83,10 @@ def parse(arguments: Sequence[str]) -> Settings:
     )
     add("--log-format", choices=["json", "console"], default="json")
     add("--log-level", choices=["Debug", "Info", "Warning", "Error"], default="Info")
+    only = parser.add_mutually_exclusive_group()
+    for what, text in (("crds", "the CustomResourceDefinition"), ("rbac", "roles and bindings")):
+        flag = f"--print-{what}"
+        only.add_argument(flag, dest="prints", action="store_const", const=what, help=text)
     options = parser.parse_args(arguments)
     if options.kubeconfig is None and os.environ.get("KUBECONFIG"):
         options.kubeconfig = Path(os.environ["KUBECONFIG"])
@@ -105,6 +111,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
         log_format=options.log_format,
         log_level=options.log_level,
+        prints=options.prints or "",
     )
 
 
