@@ -22,5 +22,5 @@ async def install_kinds(api: Api) -> None:
 
 def is_established(definition: dict[str, Any]) -> bool:
     """Whether a CustomResourceDefinition is served."""
-    conditions = definition.get("status", {}).get("conditions", [])
+    conditions = definition.get("status", {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
