@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mcpgroup_api.patterns import DNS_SUBDOMAIN, ONE_LINE, REFERENCE_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from mcpgroup_api import EnvVariable, Header, McpServerGroup, Member, SecretKeyRef
@@ -98,6 +98,15 @@ class SecretFiles:
         except UnicodeDecodeError:
             raise SecretError(reference, "it is no text in UTF-8") from None
         return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def members_with(group: McpServerGroup, secrets: Collection[str]) -> set[str]:
+    """The members that refer to one of these, given as `name/key`."""
+    return {
+        member.name
+        for member in group.spec.members
+        if any(f"{reference.name}/{reference.key}" in secrets for reference in references(member))
+    }
 
 
 def references(member: Member) -> Iterator[SecretKeyRef]:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mcpgroup_gateway.admin.app import build_admin
 from mcpgroup_gateway.admin.view import ActionRefused, MemberNotFound
+from mcpgroup_gateway.key_files import KeyUnusable
 from mcpgroup_gateway.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from multidict import CIMultiDictProxy
 
+    from mcpgroup_gateway.admin.view import TokenSource
     from mcpgroup_gateway.wire.protocol import Kind
 
 TOKEN = "the-admin-token"  # noqa: S105
@@ -89,10 +91,12 @@ class Client:
 
 
 @asynccontextmanager
-async def served(replica: Replica, **options: Any) -> AsyncIterator[Client]:
+async def served(
+    replica: Replica, *, token: TokenSource = lambda: TOKEN, **options: Any
+) -> AsyncIterator[Client]:
     metrics = Metrics("g")
     metrics.set_members(["a"])
-    runner = web.AppRunner(build_admin(replica, metrics, token=TOKEN, **options), access_log=None)
+    runner = web.AppRunner(build_admin(replica, metrics, token=token, **options), access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -266,6 +270,26 @@ async def test_bodies_and_odd_requests_harm_nobody() -> None:
         assert (await client.json("GET", "/livez"))[0] == 200
 
 
-def test_an_empty_token_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="token"):
-        build_admin(Replica(), Metrics("g"), token="")
+async def test_a_token_counts_as_soon_as_it_is_another_one() -> None:
+    tokens = [TOKEN]
+    replica = Replica()
+    async with served(replica, token=lambda: tokens[-1]) as client:
+        assert (await client.json("POST", "/rebalance", headers=AS_ADMIN))[0] == 200
+        tokens.append("the-next-token")
+        assert (await client.json("POST", "/rebalance", headers=AS_ADMIN))[0] == 401
+        fresh = {"Authorization": "Bearer the-next-token"}
+        assert (await client.json("POST", "/rebalance", headers=fresh))[0] == 200
+
+
+async def test_without_a_key_everything_can_be_read_and_nothing_done() -> None:
+    def none() -> str:
+        raise KeyUnusable("keys/admin-token is missing")
+
+    replica = Replica()
+    async with served(replica, token=none) as client:
+        assert (await client.json("GET", "/status"))[0] == 200
+        for headers in ({}, AS_ADMIN, {"X-Mcpgroup-Admin-Token": ""}):
+            status, body = await client.json("POST", "/rebalance", headers=headers)
+            assert (status, body["error"]) == (503, "no_admin_token")
+            assert "keys/admin-token is missing" in body["message"]
+    assert not replica.done

@@ -8,6 +8,9 @@
     POST /rebalance                      with the admin token
     POST /members/{name}/{action}        drain, resume, start or stop, with the admin token
 
+Reading is open to whoever reaches the port; acting needs the token, and is refused with 503 while
+the replica has none.
+
 Errors are JSON: {"error": "<stable word>", "message": "<sentence>"}.
 """
 
@@ -20,7 +23,8 @@ from aiohttp import hdrs, web
 
 from mcpgroup_gateway.admin.guard import SECURITY_HEADERS, is_loopback_host, presents_token
 from mcpgroup_gateway.admin.page import load_page
-from mcpgroup_gateway.admin.view import ActionRefused, MemberNotFound, ReplicaView
+from mcpgroup_gateway.admin.view import ActionRefused, MemberNotFound, ReplicaView, TokenSource
+from mcpgroup_gateway.key_files import KeyUnusable
 from mcpgroup_gateway.telemetry.exposition import expose
 from mcpgroup_gateway.telemetry.lines import line_of
 from mcpgroup_gateway.telemetry.metrics import Metrics
@@ -35,7 +39,7 @@ log = logging.getLogger(__name__)
 
 VIEW: Final = web.AppKey("view", ReplicaView)
 METRICS: Final = web.AppKey("metrics", Metrics)
-TOKEN: Final = web.AppKey("token", str)
+TOKEN: Final = web.AppKey("token", TokenSource)
 LOOPBACK_ONLY: Final = web.AppKey("loopback_only", bool)
 
 #: No request needs a body.
@@ -45,16 +49,15 @@ _ERROR_WORDS: Final = {404: "not_found", 405: "method_not_allowed", 413: "too_la
 
 
 def build_admin(
-    view: ReplicaView, metrics: Metrics, *, token: str, loopback_only: bool = False
+    view: ReplicaView, metrics: Metrics, *, token: TokenSource, loopback_only: bool = False
 ) -> web.Application:
     """The application of the admin listener.
 
-    `token` guards the actions. With `loopback_only` (the listener is bound to a loopback address)
-    only requests for that host are answered, so that no web page can read them by DNS rebinding.
-    Raises ValueError for an empty token.
+    `token` is asked at each action what it must present. With `loopback_only` (the listener is
+    bound to a loopback address) only requests for that host are answered, so that no web page can
+    read them by DNS rebinding; any other listener answers to every name, because kubelets and
+    scrapers ask for the address of a pod.
     """
-    if not token:
-        raise ValueError("the admin token is empty")
     app = web.Application(middlewares=[_answer], client_max_size=MAX_BODY_BYTES)
     app[VIEW] = view
     app[METRICS] = metrics
@@ -85,15 +88,19 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.app[LOOPBACK_ONLY] and not is_loopback_host(request.headers.get(hdrs.HOST)):
         return _error(403, "host_not_allowed", "ask for localhost, 127.0.0.1 or [::1]")
-    if request.method == hdrs.METH_POST and not presents_token(request.headers, request.app[TOKEN]):
-        return _error(
-            401,
-            "unauthorized",
-            "send the admin token as bearer or as X-Mcpgroup-Admin-Token",
-            {hdrs.WWW_AUTHENTICATE: 'Bearer realm="mcpgroup admin"'},
-        )
     try:
+        if request.method == hdrs.METH_POST and not presents_token(
+            request.headers, request.app[TOKEN]()
+        ):
+            return _error(
+                401,
+                "unauthorized",
+                "send the admin token as bearer or as X-Mcpgroup-Admin-Token",
+                {hdrs.WWW_AUTHENTICATE: 'Bearer realm="mcpgroup admin"'},
+            )
         return await handler(request)
+    except KeyUnusable as error:
+        return _error(503, "no_admin_token", f"actions are refused: {error}")
     except web.HTTPException as error:
         word = _ERROR_WORDS.get(error.status, "refused")
         allow = error.headers.get(hdrs.ALLOW)

@@ -61,5 +61,6 @@ def presents_token(headers: CIMultiDictProxy[str], token: str) -> bool:
             return False
         presented = credentials
     return hmac.compare_digest(
-        presented.strip().encode("utf-8", "surrogateescape"), token.encode("utf-8")
+        presented.strip().encode("utf-8", "surrogateescape"),
+        token.encode("utf-8", "surrogateescape"),
     )

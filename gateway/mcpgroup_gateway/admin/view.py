@@ -19,6 +19,14 @@ class ActionRefused(Exception):
     """The action makes no sense now; the text says why, for people."""
 
 
+class TokenSource(Protocol):
+    """What actions must present; asked at each of them, because keys rotate."""
+
+    def __call__(self) -> str:
+        """Never empty. Raises `KeyUnusable` while there is none: then actions are refused."""
+        ...
+
+
 class ReplicaView(Protocol):
     """One replica as its operators see it. All methods are called on the replica's event loop."""
 

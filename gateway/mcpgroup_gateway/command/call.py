@@ -11,8 +11,8 @@ from mcpgroup_gateway.command.options import (
     AsJson,
     SecretsFolder,
     TenantName,
+    folder_of,
     read_manifest,
-    secrets_folder,
     wrong_use,
 )
 
@@ -89,7 +89,7 @@ def call(
                 wrong_use("--secrets goes with a manifest; a running gateway has its own")
             work = call_url(target, method, params, headers, told=shown.tell)
         else:
-            folder = secrets_folder(secrets)
+            folder = folder_of("--secrets", secrets)
             work = call_group(group, folder, method, params, headers, told=shown.tell)
         answer = run_to_end(work)
     _print(answer, as_json=as_json)

@@ -10,8 +10,8 @@ from mcpgroup_gateway.command.options import (
     AsJson,
     ManifestPath,
     SecretsFolder,
+    folder_of,
     read_manifest,
-    secrets_folder,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def discover(
     from mcpgroup_gateway.serving.discovery import read_catalogue
 
     group = read_manifest(manifest).group
-    folder = secrets_folder(secrets)
+    folder = folder_of("--secrets", secrets)
     with progress("asking the members") as shown:
         found = run_to_end(
             visit(

@@ -11,8 +11,8 @@ from mcpgroup_gateway.command.options import (
     AsJson,
     ManifestPath,
     SecretsFolder,
+    folder_of,
     read_manifest,
-    secrets_folder,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def health(
     from mcpgroup_gateway.command.visits import visit
 
     group = read_manifest(manifest).group
-    folder = secrets_folder(secrets)
+    folder = folder_of("--secrets", secrets)
 
     async def timed_ping(_: Member, upstream: Upstream) -> float:
         return await _ping(upstream, group)

@@ -44,10 +44,11 @@ def read_manifest(path: str) -> Manifest:
         no(str(error))
 
 
-def secrets_folder(folder: str | None) -> Path | None:
+def folder_of(option: str, folder: str | None) -> Path | None:
+    """The folder that an option names."""
     if folder is None:
         return None
     path = Path(folder)
     if not path.is_dir():
-        wrong_use(f"--secrets must name a folder, {folder} is none")
+        wrong_use(f"{option} must name a folder, {folder} is none")
     return path

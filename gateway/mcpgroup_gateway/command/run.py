@@ -10,7 +10,7 @@ import typer
 from mcpgroup_gateway.command.options import (
     ManifestPath,
     SecretsFolder,
-    secrets_folder,
+    folder_of,
     wrong_use,
 )
 
@@ -43,6 +43,23 @@ def run(
         int, typer.Option(min=0, max=65535, help="Admin port; 0: any free one.")
     ] = 9090,
     secrets: SecretsFolder = None,
+    keys: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keys that replicas share, as files; missing ones are made where DIR can be"
+            " written. Default: an admin token for this process, printed at its start.",
+            show_default=False,
+        ),
+    ] = None,
+    ignore_unknown_keys: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-unknown-keys",
+            help="The manifest was rendered by an operator, which may be newer: fields that are"
+            " not known here are told and ignored.",
+        ),
+    ] = False,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(help="Default: console on a terminal, else json.", show_default=False),
@@ -69,7 +86,7 @@ def run(
     """
     import sys
 
-    folder = secrets_folder(secrets)
+    folder, keys_folder = folder_of("--secrets", secrets), folder_of("--keys", keys)
     if request_log is None and (request_log_arguments or request_log_sample < 1):
         wrong_use("--request-log-sample and --request-log-arguments need --request-log")
     if log_format is None:
@@ -87,6 +104,8 @@ def run(
                 admin_host=admin_host,
                 admin_port=admin_port,
                 secrets_dir=folder,
+                keys_dir=keys_folder,
+                ignore_unknown_keys=ignore_unknown_keys,
                 log_format=log_format.value,
                 log_level=log_level.value,
                 request_log=request_log,

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from mcpgroup_gateway.wire.envelope import MalformedMessage, parse_object, parse_string
 from mcpgroup_gateway.wire.param_headers import ParamHeader, read_param_headers
 from mcpgroup_gateway.wire.protocol import Kind
@@ -104,6 +106,14 @@ def _canonical_hash(raw: bytes) -> str:
     return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()
 
 
+def _canonical(raw: bytes) -> bytes:
+    """One spelling for all of a JSON object, or the one it has: this must not fail."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(raw), order="deterministic")
+    except (ValueError, RecursionError):
+        return raw
+
+
 def _is_safe(members: Mapping[str, Raw]) -> bool:
     raw = bytes(members.get("annotations", b""))
     if raw[:1] != b"{":
@@ -135,7 +145,8 @@ class MemberCatalogue:
     """All that a member said of itself.
 
     `capabilities` are those of its `initialize` result, their values raw; `caching` is what a
-    modern member allows. `hash` is equal for equal entries, whatever order they came in.
+    modern member allows. `hash` is equal for equal entries, on every replica, whatever order they
+    and their keys came in.
     """
 
     entries: Mapping[Kind, tuple[Entry, ...]]
@@ -147,7 +158,9 @@ class MemberCatalogue:
     def __post_init__(self) -> None:
         everything = (entry for entries in self.entries.values() for entry in entries)
         ordered = sorted(everything, key=lambda entry: (entry.kind, entry.name))
-        object.__setattr__(self, "hash", hash_of((entry.name, entry.raw) for entry in ordered))
+        object.__setattr__(
+            self, "hash", hash_of((entry.name, _canonical(entry.raw)) for entry in ordered)
+        )
 
 
 def hash_of(entries: Iterable[tuple[str, bytes]]) -> str:

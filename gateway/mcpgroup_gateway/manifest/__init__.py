@@ -1,9 +1,11 @@
-"""A file or text that people write, as a valid `McpServerGroup`.
+"""A file or text as a valid `McpServerGroup`.
 
     read(path)            from a file, or from standard input for "-"
     load(source, name=…)  from bytes
 
-Both are strict: an unknown field at any depth is a fault. Both raise `ManifestError`.
+Both are strict, for what people write: an unknown field at any depth is a fault. With `rendered`
+unknown fields are ignored and named: an operator wrote the file, which may be newer than this
+gateway (DESIGN section 8). Both raise `ManifestError`.
 """
 
 from __future__ import annotations
@@ -14,12 +16,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from mcpgroup_api import API_VERSION, KIND, McpServerGroup, config_hash, warnings
+from mcpgroup_api import (
+    API_VERSION,
+    KIND,
+    McpServerGroup,
+    config_hash,
+    parse_rendered,
+    warnings,
+)
 from mcpgroup_gateway.manifest.documents import MAX_BYTES, Document, parse
 from mcpgroup_gateway.manifest.faults import Fault, ManifestError, dotted
 from mcpgroup_gateway.manifest.sentences import nulls, sentences
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcpgroup_gateway.manifest.faults import Path
 
 __all__ = ["MAX_BYTES", "Fault", "Manifest", "ManifestError", "load", "read"]
@@ -31,17 +42,18 @@ STDIN: Final = "-"
 class Manifest:
     """A valid manifest.
 
-    `source` is what people call it, `digest` is "sha256:" and the hash of its bytes, `warnings`
-    tell what is allowed and probably not meant, with lines.
+    `source` is what people call it, `digest` the `config_hash` of its bytes, `warnings` tell what
+    is allowed and probably not meant, with lines. `ignored` are the paths of unknown fields.
     """
 
     source: str
     group: McpServerGroup
     digest: str
     warnings: tuple[Fault, ...]
+    ignored: tuple[str, ...] = ()
 
 
-def read(path: str) -> Manifest:
+def read(path: str, *, rendered: bool = False) -> Manifest:
     """Read and load a file, or standard input when `path` is "-". Blocks."""
     name = "<stdin>" if path == STDIN else path
     try:
@@ -53,10 +65,10 @@ def read(path: str) -> Manifest:
     except OSError as error:
         text = (error.strerror or str(error)).lower()
         raise ManifestError(name, [Fault(0, "", f"cannot be read: {text}")]) from error
-    return load(source, name=name)
+    return load(source, name=name, rendered=rendered)
 
 
-def load(source: bytes, *, name: str) -> Manifest:
+def load(source: bytes, *, name: str, rendered: bool = False) -> Manifest:
     """`name` stands in errors for the file. Of several documents in `source` exactly one may be a
     McpServerGroup; the others (a Secret beside it, say) are left to whom they concern."""
     document = _the_group(parse(source, name=name), name)
@@ -64,10 +76,15 @@ def load(source: bytes, *, name: str) -> Manifest:
     if not isinstance(data, dict):
         text = "must be a mapping of apiVersion, kind, metadata, spec"
         raise ManifestError(name, [Fault(document.line(()), "", text)])
-    found: list[tuple[Path, str]] = nulls(data)
+    # Only people forget values; what an operator leaves empty may be a field that is not known.
+    found: list[tuple[Path, str]] = [] if rendered else nulls(data)
     group: McpServerGroup | None = None
+    ignored: Sequence[str] = ()
     try:
-        group = McpServerGroup.model_validate(data)
+        if rendered:
+            group, ignored = parse_rendered(data)
+        else:
+            group = McpServerGroup.model_validate(data)
     except ValidationError as error:
         known = {path for path, _ in found}
         found += [entry for entry in sentences(error, data) if entry[0] not in known]
@@ -81,6 +98,7 @@ def load(source: bytes, *, name: str) -> Manifest:
         warnings=tuple(
             Fault(document.line(path), dotted(path), text) for path, text in warnings(group)
         ),
+        ignored=tuple(ignored),
     )
 
 

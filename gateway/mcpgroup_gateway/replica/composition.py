@@ -22,8 +22,10 @@ from mcpgroup_gateway.front.checks import is_loopback
 from mcpgroup_gateway.front.front import Front
 from mcpgroup_gateway.front.settings import FrontSettings
 from mcpgroup_gateway.operations import Operations
+from mcpgroup_gateway.replica.admin_token import AdminToken
 from mcpgroup_gateway.replica.draining import drain
 from mcpgroup_gateway.replica.recording import Recording
+from mcpgroup_gateway.replica.secret_watch import SecretWatch
 from mcpgroup_gateway.replica.upkeep import Upkeep
 from mcpgroup_gateway.secret_files import SecretFiles
 from mcpgroup_gateway.serving.catalogues import EVERYBODY, Audience, Catalogues
@@ -57,7 +59,6 @@ class Replica:
 
     def __init__(self, options: RunOptions, loaded: Manifest) -> None:
         self.options = options
-        self.token = secrets.token_urlsafe(24)
         self.instance = secrets.token_hex(8)
         self.url = ""
         self.admin_url = ""
@@ -66,7 +67,7 @@ class Replica:
         group = loaded.group
         spec = group.spec
         recording = self._recording = Recording(group.metadata.name, self.instance, options)
-        recording.redactor.register(self.token)
+        self.admin_token = AdminToken(options.keys_dir, recording.redactor.register)
         self.metrics, self.records = recording.metrics, recording.records
         clock = time.monotonic
         policy = group_policy(group)
@@ -107,25 +108,32 @@ class Replica:
         self.front = Front(
             self.service, self.sessions, self._front_settings(group), self, clock=clock
         )
-        self._config = ConfigState(loaded.digest, group.metadata.generation, time.time())
+        self._config = ConfigState.of(loaded, time.time())
         self.report = StatusReport(
             self.context,
             instance=self.instance,
             pod=os.environ.get("POD_NAME") or socket.gethostname(),
-            namespace=group.metadata.namespace or os.environ.get("POD_NAMESPACE", ""),
+            namespace=os.environ.get("POD_NAMESPACE") or group.metadata.namespace or "",
             config=self._config,
             front=self._front_state,
             wall_clock=time.time,
             hide=recording.redactor.text,
         )
         self.rollout = Rollout(self.context, self.roster, group, applied=self._applied)
-        self.reload = Reload(options.manifest_path, self.rollout, self._config, self.records)
+        self.reload = Reload(
+            options.manifest_path,
+            self.rollout,
+            self._config,
+            self.records,
+            rendered=options.ignore_unknown_keys,
+        )
         self._upkeep = Upkeep(self.context, self.metrics)
 
     # -- life ----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Listen and start the members; the listener never waits for them. Raises `OSError`."""
+        self.admin_token.prepare()
         self.rollout.start()
         self.metrics.bind(self.report.snapshot)
         port = await self.front.start()
@@ -137,7 +145,7 @@ class Replica:
                 is_ready=lambda: self._upkeep.was_ready and not self.service.draining,
             ),
             self.metrics,
-            token=self.token,
+            token=self.admin_token,
             loopback_only=is_loopback(self.options.admin_host),
         )
         self._admin = web.AppRunner(app, access_log=None, shutdown_timeout=_ADMIN_SECONDS)
@@ -147,7 +155,11 @@ class Replica:
         self.url = f"http://{_authority(self.options.host, port)}/mcp"
         self.admin_url = f"http://{_authority(self.options.admin_host, site.port)}/"
         self._started = True
-        self._upkeep.start(starts_members=lambda: self.rollout.group.spec.start_members)
+        self.reload.tell_ignored()
+        self._upkeep.start(
+            SecretWatch(self._secrets, self.context, self._config, lambda: self.rollout.group),
+            starts_members=lambda: self.rollout.group.spec.start_members,
+        )
         if self.options.manifest_path != "-":
             self.reload.start()
 

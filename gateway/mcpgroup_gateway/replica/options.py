@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`request_log` is a path, `-` for stderr, or None."""
+    """`request_log` is a path, `-` for stderr, or None. `ignore_unknown_keys`: the manifest was
+    rendered by an operator, which may be newer than this gateway."""
 
     manifest_path: str
     host: str = "127.0.0.1"
@@ -19,6 +20,8 @@ class RunOptions:
     admin_host: str = "127.0.0.1"
     admin_port: int = 9090
     secrets_dir: Path | None = None
+    keys_dir: Path | None = None
+    ignore_unknown_keys: bool = False
     log_format: Literal["json", "console"] = "json"
     log_level: str = "Info"
     request_log: str | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def run(options: RunOptions) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code: 0, or 1 when it could not start."""
     try:
-        loaded = manifest.read(options.manifest_path)
+        loaded = manifest.read(options.manifest_path, rendered=options.ignore_unknown_keys)
     except ManifestError as error:
         print(error, file=sys.stderr)
         return 1
@@ -49,7 +49,8 @@ async def _main(options: RunOptions, loaded: Manifest) -> int:
             return 1
         where = f"{replica.context.name} on {replica.url}, admin on {replica.admin_url}"
         print(f"mcpgroup: group {where}", flush=True)
-        print(f"mcpgroup: admin token: {replica.token}", flush=True)
+        if replica.admin_token.printed is not None:
+            print(f"mcpgroup: admin token: {replica.admin_token.printed}", flush=True)
         await stop.wait()
         await replica.drain()
     return 0

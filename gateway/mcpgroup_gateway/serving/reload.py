@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from typing import TYPE_CHECKING
 
+from mcpgroup_api import config_hash
 from mcpgroup_gateway import manifest
 from mcpgroup_gateway.manifest import ManifestError
 
@@ -19,32 +19,47 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How often the content is looked at.
-_LOOK_SECONDS = 1.0
+#: How often the content is looked at: a change is taken within a second.
+_LOOK_SECONDS = 0.5
 #: Not everybody writes a file in one step: what is acted upon was the same twice.
 _SETTLE_SECONDS = 0.1
+#: Characters of a log line that names fields.
+_MAX_TEXT = 1000
 
 
 class Reload:
     """Owns two tasks: one looks at the file, one carries a change out, which may take its time.
 
     What serves and what was refused is told in `config`. A change of the file gives up the one
-    before it that is still being carried out; an invalid file does not.
+    before it that is still being carried out; an invalid file does not. The file may be a link
+    that is made to point elsewhere, as in a volume of Kubernetes: only content counts. `rendered`:
+    see `manifest`.
     """
 
-    def __init__(self, path: str, rollout: Rollout, config: ConfigState, records: Records) -> None:
+    def __init__(
+        self,
+        path: str,
+        rollout: Rollout,
+        config: ConfigState,
+        records: Records,
+        *,
+        rendered: bool = False,
+    ) -> None:
         self._path = path
+        self._rendered = rendered
         self._rollout = rollout
         self._config = config
         self._records = records
         self._seen = config.digest
         self._refused: str | None = None  # why the file is not taken
         self._stuck: str | None = None  # why what was taken does not serve yet
+        self._told_ignored: tuple[str, ...] = ()
         self._watching: asyncio.Task[None] | None = None
         self._changing: asyncio.Task[None] | None = None
         self._changing_to = ""
 
     def start(self) -> None:
+        """Watch the file from now on."""
         self._watching = asyncio.create_task(self._watch(), name="watch manifest")
 
     def stop(self) -> None:
@@ -75,7 +90,7 @@ class Reload:
             return
         self._seen = content
         try:
-            loaded = await asyncio.to_thread(manifest.read, self._path)
+            loaded = await asyncio.to_thread(manifest.read, self._path, rendered=self._rendered)
         except ManifestError as error:
             self._refuse(str(error))
             return
@@ -96,6 +111,15 @@ class Reload:
         self._tell()
         self._records.metrics.config_reloaded("rejected")
         self._records.events.config(to="rejected", reason=reason)
+
+    def tell_ignored(self) -> None:
+        """Log the fields that the configuration holds and this gateway does not know, once."""
+        ignored = self._config.ignored
+        if ignored and ignored != self._told_ignored:
+            fields = ", ".join(ignored)[:_MAX_TEXT]
+            _log.warning("fields that this gateway does not know are ignored: %s", fields)
+            self._records.events.config(to="ignored", reason=f"unknown fields: {fields}")
+        self._told_ignored = ignored
 
     def _tell(self) -> None:
         self._config.rejected = self._refused or self._stuck
@@ -119,15 +143,13 @@ class Reload:
             _log.exception("a valid configuration could not be applied")
             self._failed(loaded, "an internal error of the gateway; its log says more")
             return
-        config = self._config
-        config.digest = loaded.digest
-        config.generation = loaded.group.metadata.generation
-        config.loaded_at = time.time()
+        self._config.take(loaded, time.time())
         self._stuck = None
         self._changing_to = ""
         self._tell()
         self._records.metrics.config_reloaded("applied")
         self._records.events.config(to="applied", hash=loaded.digest)
+        self.tell_ignored()
 
     def _failed(self, loaded: Manifest, reason: str) -> None:
         self._stuck = reason
@@ -140,6 +162,6 @@ def _content(path: str) -> str:
     """Equal for equal content, and then the digest of the manifest in it."""
     try:
         with open(path, "rb") as file:
-            return f"sha256:{hashlib.sha256(file.read(manifest.MAX_BYTES + 1)).hexdigest()}"
+            return config_hash(file.read(manifest.MAX_BYTES + 1))
     except OSError as error:
         return f"unreadable: {error}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.canary import sees_canary
 from mcpgroup_gateway.core.selection import CallFacts, Selection
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpgroup_gateway.core.endpoint import Endpoint
+    from mcpgroup_gateway.manifest import Manifest
     from mcpgroup_gateway.serving.context import Context
 
 _METHOD_OF = {
@@ -26,15 +27,37 @@ _METHOD_OF = {
 }
 
 
+#: Characters of a text, and of the path of a field; fields that are named.
+_MAX_TEXT: Final = 1000
+_MAX_PATH: Final = 200
+_MAX_IGNORED: Final = 100
+
+
 @dataclass(slots=True)
 class ConfigState:
-    """The configuration that serves; times are Unix times, `rejected` is a sentence."""
+    """The configuration that serves; times are Unix times, `rejected` is a sentence.
+
+    `ignored` are paths of fields that this gateway does not know, `missing_secrets` are
+    `name/key` of what the configuration refers to and cannot be read.
+    """
 
     digest: str
     generation: int | None
     loaded_at: float
+    ignored: tuple[str, ...] = ()
     rejected: str | None = None
     missing_secrets: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, loaded: Manifest, now: float) -> ConfigState:
+        return cls(loaded.digest, loaded.group.metadata.generation, now, loaded.ignored)
+
+    def take(self, loaded: Manifest, now: float) -> None:
+        """Another configuration serves from now on."""
+        self.digest = loaded.digest
+        self.generation = loaded.group.metadata.generation
+        self.loaded_at = now
+        self.ignored = loaded.ignored
 
 
 @dataclass(slots=True)
@@ -94,8 +117,8 @@ class StatusReport:
                 "hash": config.digest,
                 "generation": config.generation,
                 "loadedAt": rfc3339(config.loaded_at),
-                "rejected": self._hide(config.rejected) if config.rejected else config.rejected,
-                "ignored": [],
+                "rejected": self._text(config.rejected),
+                "ignored": [_cut(path, _MAX_PATH) for path in config.ignored[:_MAX_IGNORED]],
                 "missingSecrets": config.missing_secrets,
             },
             "state": group.state.value,
@@ -153,7 +176,7 @@ class StatusReport:
             "state": endpoint.state.value,
             "breaker": endpoint.breaker.state(now).value,
             "consecutiveFailures": endpoint.rotation.consecutive_failures,
-            "lastError": self._hide(endpoint.last_error) if endpoint.last_error else None,
+            "lastError": self._text(endpoint.last_error or None),
             "since": self._time(endpoint.state_since),
             "inFlight": endpoint.in_flight,
             "queued": endpoint.queued,
@@ -261,6 +284,10 @@ class StatusReport:
             canary_split_ratio=canary.split_percent / 100 if canary is not None else None,
         )
 
+    def _text(self, text: str | None) -> str | None:
+        """What others said, or wrote: without secrets, and bounded."""
+        return None if text is None else _cut(self._hide(text), _MAX_TEXT)
+
     def _wall(self, monotonic: float) -> float:
         return self._wall_clock() - (self.context.clock() - monotonic)
 
@@ -275,3 +302,7 @@ class StatusReport:
             return {}
         found = {key: parse_string(members.get(key)) for key in ("name", "version")}
         return {key: self._hide(value)[:200] for key, value in found.items() if value is not None}
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"

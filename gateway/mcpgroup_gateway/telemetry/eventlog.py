@@ -127,7 +127,7 @@ class EventLog:
         self._record("session", to=to, reason=reason or None, member=member)
 
     def config(self, *, to: str, reason: str = "", hash: str | None = None) -> None:  # noqa: A002
-        """A configuration was `applied`, `rejected` or `failed`; also what an operator did."""
+        """A configuration was `applied`, `rejected`, `failed` or partly `ignored`; `draining`."""
         self._record("config", to=to, reason=reason or None, hash=hash)
 
     def _record(self, kind: str, **fields: Field) -> None:

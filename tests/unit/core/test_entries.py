@@ -120,6 +120,26 @@ def test_the_hash_of_a_member_does_not_depend_on_the_order_of_its_list() -> None
     assert one.hash != MemberCatalogue({Kind.TOOL: entries[:1]}).hash
 
 
+def test_the_hash_of_a_member_does_not_depend_on_how_its_json_is_spelt() -> None:
+    spellings = (
+        '{"name": "a", "inputSchema": {"type": "object", "title": "\\u00e9"}}',
+        '{"inputSchema":{"title":"é",  "type":"object"},"name":"a"}',
+    )
+    hashes = {MemberCatalogue({Kind.TOOL: parse(Kind.TOOL, one)[0]}).hash for one in spellings}
+    assert len(hashes) == 1
+    other, _ = parse(Kind.TOOL, spellings[0].replace("object", "array"))
+    assert MemberCatalogue({Kind.TOOL: other}).hash not in hashes
+
+
+def test_an_entry_that_has_one_spelling_only_has_a_hash_all_the_same() -> None:
+    hashes = set()
+    for half_a_pair in ("\\ud83d", "\\ud83e"):
+        entries, _ = parse(Kind.RESOURCE, f'{{"uri": "x://1", "extra": "{half_a_pair}"}}')
+        assert len(entries) == 1
+        hashes.add(MemberCatalogue({Kind.RESOURCE: entries}).hash)
+    assert len(hashes) == 2
+
+
 def test_a_tool_that_runs_only_as_a_task_is_left_out() -> None:
     entries, faults = parse(
         Kind.TOOL,

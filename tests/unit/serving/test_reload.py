@@ -29,6 +29,7 @@ class Stage:
         self.contents: list[bytes] = []  # what the next looks see, before `content`
         self.applied: list[bytes] = []
         self.under_way: list[bytes] = []
+        self.ignored: tuple[str, ...] = ()
         self.told: list[str] = []
         self.fault: Exception | None = None
         self.gate = asyncio.Event()
@@ -62,12 +63,12 @@ async def staged(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     def content(path: str) -> str:
         return digest_of(stage.contents.pop(0) if stage.contents else stage.content)
 
-    def read(path: str) -> Any:
+    def read(path: str, *, rendered: bool) -> Any:
         if stage.content == b"bad":
             raise manifest.ManifestError("file", [manifest.Fault(1, "", "is bad")])
         metadata = SimpleNamespace(name=stage.content.split()[1].decode(), generation=None)
         group = SimpleNamespace(metadata=metadata, content=stage.content)
-        return SimpleNamespace(group=group, digest=digest_of(stage.content))
+        return SimpleNamespace(group=group, digest=digest_of(stage.content), ignored=stage.ignored)
 
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(module, "_SETTLE_SECONDS", 0.001)
@@ -121,10 +122,10 @@ async def test_a_fault_while_looking_does_not_end_the_watching(
     async with staged(monkeypatch) as stage:
         read, faults = manifest.read, [RuntimeError("cannot parse")]
 
-        def broken(path: str) -> Any:
+        def broken(path: str, *, rendered: bool) -> Any:
             if faults:
                 raise faults.pop()
-            return read(path)
+            return read(path, rendered=rendered)
 
         monkeypatch.setattr(manifest, "read", broken)
         stage.content = b"name: g 2"
@@ -168,3 +169,25 @@ async def test_a_change_gives_up_the_one_before_and_closing_gives_up_both(
             await reached(lambda content=content: stage.under_way[-1:] == [content])  # type: ignore[misc]
     assert stage.applied == []
     assert stage.config.digest == digest_of(OLD)
+
+
+async def test_unknown_fields_are_told_once_and_again_when_they_are_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with staged(monkeypatch) as stage:
+        for content, ignored in (
+            (b"name: g 2", ("spec.new",)),
+            (b"name: g 3", ("spec.new",)),
+            (b"name: g 4", ("spec.new", "spec.members[0].newer")),
+            (b"name: g 5", ()),
+            (b"name: g 6", ("spec.new",)),
+        ):
+            stage.ignored, stage.content = ignored, content
+            await reached(lambda content=content: stage.applied[-1:] == [content])  # type: ignore[misc]
+            assert stage.config.ignored == ignored
+    assert stage.told.count("event ignored") == 3
+    assert [record.args for record in caplog.records] == [
+        ("spec.new",),
+        ("spec.new, spec.members[0].newer",),
+        ("spec.new",),
+    ]
