@@ -98,25 +98,25 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self.write(self.spec)
-        command = [sys.executable, "-m", "mcpgroup_gateway", "run", str(self.path)]
-        ports = ["--port", "0", "--admin-port", "0"]
-        env = {"PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'gateway'}", "PYTHONUNBUFFERED": "1"}
-        self.running = Running([*command, *ports, *self._flags], env)
         self.http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=90)
         )
         try:
-            await self.running.start()
-            line = await self.running.printed(
-                r"group \S+ on (http://\S+?/mcp)\b.*admin on (http://[^\s\"]+)"
-            )
-            self.url, self.admin_url = line[1], line[2].rstrip("/")
-            if self._wait_ready:
-                await self.ready()
+            await self._start()
         except BaseException as fault:
             await self.__aexit__(type(fault), fault, None)
             raise
         return self
+
+    async def _start(self) -> None:
+        self.running = self._process()
+        await self.running.start()
+        line = await self.running.printed(
+            r"group \S+ on (http://\S+?/mcp)\b.*admin on (http://[^\s\"]+)"
+        )
+        self.url, self.admin_url = line[1], line[2].rstrip("/")
+        if self._wait_ready:
+            await self.ready()
 
     async def __aexit__(
         self,
@@ -129,6 +129,11 @@ class Gateway:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     # -- the process
+
+    def _process(self) -> Running:
+        command = [sys.executable, "-m", "mcpgroup_gateway", "run", str(self.path)]
+        ports = ["--port", "0", "--admin-port", "0"]
+        return Running([*command, *ports, *self._flags], python_env())
 
     @property
     def log(self) -> str:
@@ -339,6 +344,11 @@ class Gateway:
         headers = {"Accept": "text/event-stream", "Mcp-Session-Id": session}
         async with self.http.get(self.url, headers=headers) as answer:
             yield answer
+
+
+def python_env() -> dict[str, str]:
+    """What a Python process needs to import the gateway from the sources."""
+    return {"PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'gateway'}", "PYTHONUNBUFFERED": "1"}
 
 
 def member_of(status: dict[str, Any], name: str) -> dict[str, Any]:

@@ -45,9 +45,18 @@ class Running:
     however the test ends.
     """
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        only_env: bool = False,
+        cwd: Path = ROOT,
+    ) -> None:
+        """`env` is added to the environment of the tests, or is all of it."""
         self.command = list(command)
-        self.env = {**os.environ, **(env or {})}
+        self.env = {**({} if only_env else os.environ), **(env or {})}
+        self._cwd = cwd
         self.log = ""
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -83,7 +92,7 @@ class Running:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=self.env,
-            cwd=ROOT,
+            cwd=self._cwd,
             start_new_session=True,
         )
         self._reader = asyncio.create_task(self._read())
