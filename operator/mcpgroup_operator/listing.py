@@ -62,6 +62,16 @@ class Lister:
         self._requests[watch] += 1
         self._asked[watch].set()
 
+    def unlisted(self) -> list[str]:
+        """What was never listed: kinds, with their namespace if there are several."""
+        return [
+            f"{watch.kind.resource} in {watch.namespace}"
+            if watch.namespace
+            else watch.kind.resource
+            for watch, number in self._done.items()
+            if not number
+        ]
+
     async def refresh(self) -> None:
         """Lists everything and returns when that is done."""
         wanted = {}

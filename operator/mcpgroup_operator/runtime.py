@@ -53,6 +53,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _WORKERS: Final = 16
 _POLL_TIMEOUT_SECONDS: Final = 2.0
+_REFRESH_SECONDS: Final = 30.0
 _STUCK_SECONDS: Final = 300.0
 _DEAF_TIMES: Final = 6
 _KIND_CHECK_SECONDS: Final = 5.0
@@ -221,14 +222,22 @@ class Operator:
     async def _lead(self, deployer: Deployer) -> None:
         await self._lister.synced.wait()
         await self._elector.leading.wait()
-        # What changed hands may have changed since it was listed.
-        await self._lister.refresh()
+        await self._refresh()
         await self._learn_optional_kinds(deployer)
         for key in self._store.groups():
             self._workers.add(key)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_learning_kinds(deployer), name="optional kinds")
             group.create_task(self._workers.run(), name="workers")
+
+    async def _refresh(self) -> None:
+        """What changed hands may have changed since it was listed. A kind that cannot be listed
+        now was listed once, and its watch goes on."""
+        try:
+            async with asyncio.timeout(_REFRESH_SECONDS):
+                await self._lister.refresh()
+        except TimeoutError:
+            _LOG.warning("not every kind could be listed anew: starting with what is known")
 
     async def _keep_learning_kinds(self, deployer: Deployer) -> None:
         while True:
@@ -257,7 +266,8 @@ class Operator:
 
     def not_ready(self) -> str:
         """Ready means: knows what there is. Whether it leads does not matter."""
-        return "" if self._lister.synced.is_set() else "not everything was listed yet"
+        unlisted = self._lister.unlisted()
+        return f"not listed yet: {', '.join(unlisted)}" if unlisted else ""
 
     def not_alive(self) -> str:
         """A restart helps when a watch stays deaf though it was opened anew, or work hangs."""
