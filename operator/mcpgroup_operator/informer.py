@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kopf
 
-from mcpgroup_operator import connection
+from mcpgroup_operator import connection, errors
 from mcpgroup_operator.kinds import GROUP, OWNED_AND_WATCHED, WATCHED
 from mcpgroup_operator.names import GROUP_LABEL
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from mcpgroup_operator.client import Client
     from mcpgroup_operator.kinds import Kind
     from mcpgroup_operator.watches import Scope, Watch, WatchMonitor
 
@@ -29,6 +30,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 1.0
+_SERVED_SECONDS: Final = 2.0
 _MAX_PAUSE_SECONDS: Final = 60.0
 _STEADY_SECONDS: Final = 300.0
 _SERVER_TIMEOUT_SECONDS: Final = 300
@@ -44,6 +46,7 @@ class Informer:
         kubeconfig: Path | None,
         scope: Scope,
         monitor: WatchMonitor,
+        client: Client,
         on_event: Callable[[Kind, str | None, dict[str, Any]], None],
         on_restart: Callable[[Watch], None],
         *,
@@ -52,6 +55,7 @@ class Informer:
         self._kubeconfig = kubeconfig
         self._scope = scope
         self._monitor = monitor
+        self._client = client
         self._on_event = on_event
         self._on_restart = on_restart
         self._inactivity_seconds = inactivity_seconds
@@ -60,6 +64,7 @@ class Informer:
         """Keeps kopf running until cancelled."""
         pause = 0.5
         while True:
+            await self._until_groups_are_served()
             started = asyncio.get_running_loop().time()
             self._monitor.started()
             broken = await self._run_once()
@@ -70,6 +75,21 @@ class Informer:
             steady = asyncio.get_running_loop().time() - started > _STEADY_SECONDS
             pause = 0.5 if steady else min(pause * 2, _MAX_PAUSE_SECONDS)
             await asyncio.sleep(pause)
+
+    async def _until_groups_are_served(self) -> None:
+        """kopf leaves out, for good, a kind that is not there when it starts."""
+        told = ""
+        while True:
+            try:
+                if await self._client.serves(GROUP):
+                    return
+                reason = f"the API server does not know {GROUP.resource}: apply its CRD"
+            except errors.ApiError as error:
+                reason = str(error)
+            if reason != told:
+                _LOG.warning("waiting: %s", reason)
+                told = reason
+            await asyncio.sleep(_SERVED_SECONDS)
 
     async def _run_once(self) -> dict[Watch, str]:
         """Until a watch is lost for good, or kopf itself ends."""
