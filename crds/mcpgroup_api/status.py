@@ -17,7 +17,8 @@ MAX_GATEWAYS = 128
 MAX_CONDITIONS = 16
 
 _Count = Annotated[int, Field(ge=0, le=1000000)]
-_Generation = Annotated[int, Field(ge=0, le=2**63 - 1)]
+# API servers keep bounds as floats: the largest whole number that is one exactly.
+_Generation = Annotated[int, Field(ge=0, le=2**53)]
 _Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 _Hash = Annotated[str, Field(pattern=CONFIG_HASH, max_length=80)]
 
