@@ -137,6 +137,13 @@ class Cluster:
             assert done.code == 0, f"kubectl {' '.join(arguments)}: {done.err}"
         return done
 
+    async def namespace_as_owner(self, namespace: str) -> dict[str, Any]:
+        """An owner reference: what has it goes with the namespace."""
+        async with self.api() as api:
+            found = await api.get("namespaces", namespace)
+        uid = found["metadata"]["uid"]
+        return {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}
+
     async def grant(
         self, account: str, namespace: str, rules: Sequence[Mapping[str, Any]], *, wide: bool = True
     ) -> str:
@@ -151,7 +158,9 @@ class Cluster:
         async with self.api(namespace) as api:
             if await api.find("serviceaccounts", account) is None:
                 await api.create("serviceaccounts", {"metadata": {"name": account}})
-            metadata = {"name": name}
+            metadata: dict[str, Any] = {"name": name}
+            if wide:
+                metadata["ownerReferences"] = [await self.namespace_as_owner(namespace)]
             await api.create(scope, {"metadata": metadata, "rules": list(rules)}, where)
             bound = {"metadata": metadata, "roleRef": role, "subjects": [subject]}
             await api.create(binding, bound, where)

@@ -1,0 +1,64 @@
+"""The operator runs as tests need it: with shipped rights, observed, stopped, killed, paused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.controlplane.operating import ACCOUNT, Operator
+from tests.controlplane.pods import StubPods
+
+if TYPE_CHECKING:
+    from tests.controlplane.api import Api
+    from tests.controlplane.cluster import Cluster
+
+
+def group(name: str, **spec: Any) -> dict[str, Any]:
+    members = [{"name": "one", "http": {"url": "http://one.test/mcp"}}]
+    return {
+        "apiVersion": "mcpgroup.dev/v1alpha1",
+        "kind": "McpServerGroup",
+        "metadata": {"name": name},
+        "spec": {"members": members, **spec},
+    }
+
+
+def is_true(group: dict[str, Any], kind: str) -> bool:
+    conditions = group.get("status", {}).get("conditions", ())
+    return any(c["type"] == kind and c["status"] == "True" for c in conditions)
+
+
+async def test_a_group_becomes_ready_with_stand_ins_for_pods(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    async with (
+        StubPods(cluster, namespace) as stubs,
+        Operator(cluster, namespace, pod_admin_port=stubs.admin_port) as operator,
+    ):
+        await api.apply("mcpservergroups", group("a"))
+        await stubs.running("a", 2)
+        await api.wait_for("mcpservergroups", "a", lambda g: is_true(g, "Ready"), within=30)
+        assert await operator.metric("reconcile_operations_total") >= 1
+        entries = await cluster.audit_log().since(0, api, operator.user)
+        assert {e.code for e in entries} <= {200, 201, 404}
+        assert {e.resource for e in entries if e.is_write} >= {"deployments", "mcpservergroups"}
+
+
+async def test_it_ends_is_killed_pauses_and_starts_again(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    async with Operator(cluster, namespace) as operator:
+        operator.pause()
+        asked = asyncio.create_task(operator.probe("livez"))
+        done, _ = await asyncio.wait({asked}, timeout=0.2)
+        assert not done
+        operator.resume()
+        assert (await asked)[0] == 200
+        assert await operator.terminate() == 0
+        await operator.start()
+        await operator.kill()
+        await operator.start()
+        await api.apply("mcpservergroups", group("a"))
+        await api.wait_for("deployments", "a", lambda _: True, within=30)
+        assert operator.memory() > 0
+    assert ACCOUNT in operator.user
