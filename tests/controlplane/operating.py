@@ -227,7 +227,7 @@ class Operator:
         value = 0.0
         try:
             async with asyncio.timeout(within):
-                while (value := await self.metric(name, **labels)) < least:
+                while (value := await self.metric(name, **labels)) < least:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(f"{name}{labels} is {value} after {within} s") from None
