@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent / "golden"
 PREVIOUS = GOLDEN / "previous"
+LIVE = Path(__file__).parent / "live"
 
 
 def children_of(name: str) -> Children:
