@@ -32,8 +32,9 @@ FAST_LIMIT: Final = 32
 SLOW_LIMIT: Final = 128
 PATIENCE_SECONDS: Final = 0.25
 """How long a question may stay in the fast lane."""
-FIRST_RETRY_SECONDS: Final = 1.0
-"""Between polls of a pod that never answered, until it was missed three times."""
+SOON_SECONDS: Final = 1.0
+"""Between polls of a pod from which news is expected: one that never answered, until it was missed
+three times, and one that is watched closely."""
 
 _JITTER: Final = 0.2
 
@@ -63,7 +64,8 @@ class Fetch(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Pod:
-    """Either `timer` is set, or it waits for a slot, or `task` asks it now."""
+    """Either `timer` is set, or it waits for a slot, or `task` asks it now. Until `news_until`, a
+    time of the loop, it is asked often."""
 
     key: Key
     target: Target
@@ -72,6 +74,7 @@ class _Pod:
     task: asyncio.Task[None] | None = None
     again: bool = False
     gone: bool = False
+    news_until: float = 0.0
 
 
 class Poller:
@@ -136,6 +139,16 @@ class Poller:
         for pod in self._groups.get(key, {}).values():
             self._hasten(pod)
 
+    def watch_closely(self, key: Key, seconds: float) -> None:
+        """Ask the pods of a group every second, each until it has news, at most for so long."""
+        loop = asyncio.get_running_loop()
+        for pod in self._groups.get(key, {}).values():
+            pod.news_until = loop.time() + seconds
+            soon = loop.time() + self._soon()
+            if pod.timer is not None and soon < pod.timer.when():
+                pod.timer.cancel()
+                pod.timer = loop.call_at(soon, self._enter, pod)
+
     async def close(self) -> None:
         """Ask nobody any more. Ends what is in flight."""
         self._closed = True
@@ -185,10 +198,15 @@ class Poller:
         # Also when it is cancelled before it began.
         pod.task.add_done_callback(lambda _: slot.give_back())
 
+    def _soon(self) -> float:
+        wait = min(SOON_SECONDS, self._interval)
+        return wait * self._random.uniform(1 - _JITTER, 1)
+
     def _schedule(self, pod: _Pod, started: float, *, first: bool) -> None:
         loop = asyncio.get_running_loop()
-        if pod.poll.report is None and pod.poll.misses < MAX_MISSES:
-            wait = min(FIRST_RETRY_SECONDS, self._interval)
+        unknown = pod.poll.report is None and pod.poll.misses < MAX_MISSES
+        if unknown or loop.time() < pod.news_until:
+            wait = self._soon()
         elif first:
             # Pods that were found at one moment would go on together for a long time.
             wait = self._interval * self._random.uniform(_JITTER, 1)
@@ -211,13 +229,16 @@ class Poller:
             return
         self._observe(result)
         before, pod.poll = pod.poll, poll
+        news = _is_news(before, poll)
+        if news:
+            pod.news_until = 0.0
         slot.give_back()
         if pod.again:
             pod.again = False
             self._enter(pod)
         else:
             self._schedule(pod, started, first=first)
-        if _is_news(before, poll):
+        if news:
             self._on_change(pod.key)
 
     async def _outcome(

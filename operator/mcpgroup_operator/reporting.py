@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 _UNSETTLED_SECONDS: Final = 1.0
+_RELOAD_SECONDS: Final = 10.0
+"""For how long replicas are asked often, so that a new file that they took is in one status."""
 
 Manifest = dict[str, Any]
 
@@ -57,6 +59,7 @@ class Reporter:
         self._wall_clock = wall_clock
         self._throttle: StatusThrottle[Key] = StatusThrottle()
         self._told_of_others: set[str] = set()
+        self._config_hashes: dict[Key, str] = {}
 
     def observe(self, key: Key, accepted: Finding) -> Observed:
         """What is known of a group now; its pods are polled from here on."""
@@ -65,10 +68,12 @@ class Reporter:
         name = names.child(key.name)
         config_map = self._store.child(CONFIG_MAP, key.namespace, name)
         text = ((config_map or {}).get("data") or {}).get(names.CONFIG_KEY)
+        wanted = config_hash(text.encode()) if text is not None else None
+        self._expect(key, wanted)
         return Observed(
             accepted=accepted,
             deployment=self._store.child(DEPLOYMENT, key.namespace, name),
-            config_hash=config_hash(text.encode()) if text is not None else None,
+            config_hash=wanted,
             pods=tuple(
                 observe_pod(pod, self._poller.poll_of(key, pod["metadata"]["uid"])) for pod in pods
             ),
@@ -115,6 +120,15 @@ class Reporter:
         self._poller.remove(key)
         self._throttle.forget(key)
         self._metrics.forget(key)
+        self._config_hashes.pop(key, None)
+
+    def _expect(self, key: Key, wanted: str | None) -> None:
+        """After a change of the file its replicas have news soon."""
+        known = self._config_hashes.get(key)
+        if known is not None and wanted != known:
+            self._poller.watch_closely(key, _RELOAD_SECONDS)
+        if wanted is not None:
+            self._config_hashes[key] = wanted
 
     async def _write(self, key: Key, group: Manifest, status: Manifest) -> None:
         manifest = {
