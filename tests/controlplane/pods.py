@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.controlplane.api import ApiError
 from tests.controlplane.stubs import Addresses, StatusStub
+from tests.controlplane.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from tests.controlplane.api import Api
@@ -28,14 +29,14 @@ HASH: Final = "mcpgroup.dev/config-hash"
 
 
 class StandIn(ABC):
-    """One pod. `pod` is the object as last seen."""
+    """One pod. `pod` is the object as last seen; `ready` once it serves and its object says so."""
 
     def __init__(self, node: Node, pod: dict[str, Any], address: str) -> None:
         self.node = node
         self.pod = pod
         self.address = address
         self._changed = asyncio.Event()
-        self.ready = asyncio.Event()
+        self.ready = False
 
     @property
     def name(self) -> str:
@@ -83,7 +84,8 @@ class StandIn(ABC):
             await self.node.bind(self)
             await self.start()
             await self.set_ready(True)
-            self.ready.set()
+            self.ready = True
+            await self.node.changed()
             await self._follow()
         finally:
             await self.stop()
@@ -117,10 +119,9 @@ class Node(ABC):
         self._namespace = namespace
         self._labels = labels
         self._addresses = Addresses()
-        self._standing: dict[str, tuple[StandIn, asyncio.Task[None]]] = {}
-        self._arrived = asyncio.Condition()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failed: BaseException | None = None
+        self._standing: dict[str, tuple[StandIn, Callable[[], bool]]] = {}
+        self._changed = asyncio.Condition()
+        self._tasks = Tasks("a stand-in for a pod")
         self.admin_port = free_port()
         self.termination_seconds = 0.0
         self.refreshes = True
@@ -133,7 +134,7 @@ class Node(ABC):
     async def __aenter__(self) -> Self:
         await self._cluster.assert_no_nodes()
         self.api = await self._cluster.api().__aenter__()
-        self._watch = self._start(self._run())
+        self._tasks.start(self._run())
         return self
 
     async def __aexit__(
@@ -142,49 +143,32 @@ class Node(ABC):
         fault: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        tasks = [*self._tasks]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.end()
         await self.api.__aexit__(None, None, None)
-        if self._failed is not None and fault is None:
-            raise self._failed
-        if self._failed is not None and fault is not None:
-            fault.add_note(f"a stand-in for a pod failed: {self._failed!r}")
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task of our own: the first that fails makes whoever waits for pods fail."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            self._failed = self._failed or fault
+        self._tasks.tell(fault)
 
     def pods(self, group: str = "") -> list[StandIn]:
         """Those that are ready to serve, by name; of one group or of all."""
-        found = [s for s, _ in self._standing.values() if s.ready.is_set()]
-        return sorted((s for s in found if group in ("", s.group)), key=lambda s: s.name)
+        return sorted(self._ready(group), key=lambda standing: (standing.namespace, standing.name))
+
+    def _ready(self, group: str) -> list[StandIn]:
+        found = [standing for standing, _ in self._standing.values() if standing.ready]
+        return [standing for standing in found if group in ("", standing.group)]
 
     async def running(self, group: str, count: int, *, within: float = 30) -> Sequence[StandIn]:
         """Wait until exactly so many pods of a group are ready to serve; by name."""
         try:
-            async with asyncio.timeout(within), self._arrived:
-                await self._arrived.wait_for(
-                    lambda: self._failed is not None or len(self.pods(group)) == count
+            async with asyncio.timeout(within), self._changed:
+                await self._changed.wait_for(
+                    lambda: self._tasks.failed is not None or len(self._ready(group)) == count
                 )
         except TimeoutError:
             names = [s.name for s in self.pods(group)]
-            waiting = [s.describe() for s, _ in self._standing.values() if not s.ready.is_set()]
+            waiting = [s.describe() for s, _ in self._standing.values() if not s.ready]
             raise AssertionError(
                 f"{group}: {names} run after {within} s, not {count}; waiting: {waiting}"
             ) from None
-        if self._failed is not None:
-            raise self._failed
+        self._tasks.tell(None)
         return self.pods(group)
 
     async def _run(self) -> None:
@@ -200,30 +184,26 @@ class Node(ABC):
         standing = self._standing.get(uid)
         if kind == "DELETED":
             if standing is not None:
-                standing[1].cancel()
+                standing[1]()
         elif standing is not None:
             standing[0].saw(pod)
         elif "deletionTimestamp" in pod["metadata"]:
             await self.remove(self.stand_in(pod, ""))
         else:
             new = self.stand_in(pod, self._addresses.take())
-            task = self._start(self._live(new))
-            self._standing[uid] = (new, task)
+            self._standing[uid] = (new, self._tasks.start(self._live(new)))
 
     async def _live(self, standing: StandIn) -> None:
-        telling = asyncio.create_task(self._tell_when_ready(standing))
         try:
             await standing.live()
         finally:
-            telling.cancel()
             self._standing.pop(standing.pod["metadata"]["uid"], None)
-            async with self._arrived:
-                self._arrived.notify_all()
+            await self.changed()
 
-    async def _tell_when_ready(self, standing: StandIn) -> None:
-        await standing.ready.wait()
-        async with self._arrived:
-            self._arrived.notify_all()
+    async def changed(self) -> None:
+        """Tell who waits that a pod is ready, or gone."""
+        async with self._changed:
+            self._changed.notify_all()
 
     # -- what stand-ins ask of the API server; an object that is gone meanwhile is no fault
 

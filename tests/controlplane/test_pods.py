@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from tests.controlplane.deploying import Deployments
 from tests.controlplane.pods import StubPods
 from tests.harness.processes import until
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from tests.controlplane.api import Api
     from tests.controlplane.cluster import Cluster
+    from tests.controlplane.private import PrivatePlane
     from tests.controlplane.stubs import StatusStub
 
 LABELS = {"mcpgroup.dev/group": "a"}
@@ -130,3 +132,25 @@ async def test_a_pod_that_is_not_ready_counts_as_such(stubs: StubPods, api: Api)
     await api.wait_for("deployments", "a", lambda d: d["status"].get("readyReplicas") == 2)
     await stubs.pods()[0].set_ready(False)
     await api.wait_for("deployments", "a", lambda d: d["status"].get("readyReplicas") == 1)
+
+
+async def test_pods_of_deployments_come_without_controllers(private: PrivatePlane) -> None:
+    _, cluster = await private.start(controllers=False)
+    async with (
+        cluster.api("default") as api,
+        Deployments(cluster, "*"),
+        StubPods(cluster, "*") as stubs,
+    ):
+        await api.create("serviceaccounts", {"metadata": {"name": "default"}})
+        file = {"group.yaml": group_file(1)}
+        await api.create("configmaps", {"metadata": {"name": "a"}, "data": file})
+        await api.create("deployments", deployment(2))
+        old = {pod.name for pod in await stubs.running("a", 2)}
+        await api.wait_for("deployments", "a", lambda d: d["status"].get("readyReplicas") == 2)
+        template = {"metadata": {"annotations": {"new": "yes"}}}
+        await api.patch("deployments", "a", {"spec": {"template": template}})
+        await api.wait_until("pods", lambda pods: len(pods) == 2 and not old & set(pods))
+        await api.patch("deployments", "a", {"spec": {"replicas": 0}})
+        await stubs.running("a", 0)
+        done = await api.wait_for("deployments", "a", lambda d: not d["status"].get("replicas"))
+        assert done["status"]["observedGeneration"] == done["metadata"]["generation"]
