@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,32 @@ def without_what_is_allotted(live: dict[str, Any]) -> dict[str, Any]:
         for port in spec["ports"]:
             port.pop("nodePort", None)
     return {**rest, "metadata": metadata}
+
+
+async def test_a_service_can_become_any_other(api: Api) -> None:
+    services: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "NodePort": {"type": "NodePort", "sessionAffinity": "ClientIP"},
+        "LoadBalancer": {"type": "LoadBalancer", "annotations": {"example.com/a": "b"}},
+        "another port": {"type": "LoadBalancer", "port": 8080},
+    }
+    uid = (await make_group(api, "search", SPECS["smallest"])).metadata.uid or ""
+
+    async def become(name: str) -> dict[str, Any]:
+        spec = {**SPECS["smallest"], "service": services[name]}
+        group = group_of(spec, namespace=str(api.namespace), uid=uid)
+        (child,) = [c for c in children_of(group) if (c.kind.name, c.name) == ("Service", "search")]
+        live = await apply(api, child)
+        assert lacks(child.manifest, live) == []
+        return without_what_is_allotted(live)
+
+    fresh = {}
+    for name in services:
+        fresh[name] = await become(name)
+        await api.delete("services", "search")
+    for before, after in itertools.permutations(services, 2):
+        await become(before)
+        assert await become(after) == fresh[after], f"{before} -> {after}"
 
 
 @pytest.mark.parametrize("path", sorted(PREVIOUS.glob("*.yaml")), ids=lambda path: path.stem)

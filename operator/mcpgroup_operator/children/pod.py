@@ -29,7 +29,7 @@ MARGIN_SECONDS: Final = 15
 
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "128Mi"}
 
-_MIB_OF_TMP: Final = 256
+_MIB_OF_TMP: Final = 1024  # what stdio members fetch and unpack goes there, too
 _FILES_OF_LOG: Final = 4  # the gateway's own file and three predecessors
 
 

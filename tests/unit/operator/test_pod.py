@@ -117,8 +117,8 @@ def test_labels_of_the_group_never_change_what_is_selected() -> None:
 def test_a_request_log_has_room_for_itself_and_its_predecessors() -> None:
     log = {"file": "/tmp/requests", "maxMegabytes": 200}  # noqa: S108
     spec = gateway(requestLog=log)
-    assert volume(SMALLEST, "tmp")["emptyDir"] == {"sizeLimit": "256Mi"}
-    assert volume(spec, "tmp")["emptyDir"] == {"sizeLimit": f"{256 + 4 * 200}Mi"}
+    assert volume(SMALLEST, "tmp")["emptyDir"] == {"sizeLimit": "1024Mi"}
+    assert volume(spec, "tmp")["emptyDir"] == {"sizeLimit": f"{1024 + 4 * 200}Mi"}
     assert " ".join(container(spec)["args"]).endswith(
         "--request-log /tmp/requests --request-log-sample 1.0 --request-log-max-mb 200"
     )
