@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 from mcpgroup_operator import names
 from mcpgroup_operator.children.configmap import (
     ConfigFile,
-    ConfigTooLargeError,
     build_config_map,
     config_file,
 )
 from mcpgroup_operator.children.deployment import build_deployment
 from mcpgroup_operator.children.disruption import build_disruption_budget
 from mcpgroup_operator.children.keys import build_keys_secret, current_keys
-from mcpgroup_operator.children.manifests import ChildSettings, Desired, Manifest, sealed
+from mcpgroup_operator.children.manifests import (
+    ChildSettings,
+    ConfigTooLargeError,
+    Desired,
+    Manifest,
+    sealed,
+)
 from mcpgroup_operator.children.monitoring import build_pod_monitor
 from mcpgroup_operator.children.networkpolicy import build_network_policy
 from mcpgroup_operator.children.service import build_peers_service, build_service

@@ -11,7 +11,7 @@ import yaml
 
 from mcpgroup_api import config_hash, gateway_view
 from mcpgroup_operator import names
-from mcpgroup_operator.children.manifests import child_manifest
+from mcpgroup_operator.children.manifests import ConfigTooLargeError, child_manifest
 from mcpgroup_operator.kinds import CONFIG_MAP
 
 if TYPE_CHECKING:
@@ -24,16 +24,6 @@ MAX_BYTES: Final = 900 * 1024
 _WIDE: Final = 2**20
 # Ten times as fast; without libyaml the same document, some characters written as they are.
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-class ConfigTooLargeError(Exception):
-    """The file of a group is longer than `MAX_BYTES`. `size` is its length in bytes."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(
-            f"the configuration of the gateways takes {size} bytes, {MAX_BYTES} are allowed"
-        )
-        self.size = size
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +59,7 @@ def config_file(group: McpServerGroup, live: Manifest | None) -> ConfigFile:
     text = yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=_WIDE)
     size = len(text.encode())
     if size > MAX_BYTES:
-        raise ConfigTooLargeError(size)
+        raise ConfigTooLargeError("the file of the gateways", size, MAX_BYTES, "bytes")
     return ConfigFile(text, generation, content_hash)
 
 

@@ -20,6 +20,13 @@ Manifest = dict[str, Any]
 """An object of Kubernetes as JSON has it."""
 
 
+class ConfigTooLargeError(Exception):
+    """A group is valid and yet more than an API server could keep of it; the text says what."""
+
+    def __init__(self, what: str, size: int, limit: int, unit: str) -> None:
+        super().__init__(f"{what} would have {size} {unit}, {limit} are allowed")
+
+
 @dataclass(frozen=True, slots=True)
 class ChildSettings:
     """What children depend on beside their group."""

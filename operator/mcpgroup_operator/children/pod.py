@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcpgroup_api import Model, SecretKeyRef
 from mcpgroup_operator import names
+from mcpgroup_operator.children.manifests import ConfigTooLargeError
 from mcpgroup_operator.children.serviceaccount import service_account_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ PRE_STOP_SECONDS: Final = 10
 MARGIN_SECONDS: Final = 15
 """From the end of the drain to the kill: for answers to leave and member processes to end."""
 
+MAX_SECRETS: Final = 256
+"""That a group may refer to. A volume each: with all the references that a group may have, an API
+server takes seconds to write the Deployment, or cannot keep it."""
+
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "128Mi"}
 
 _MIB_OF_TMP: Final = 1024  # what stdio members fetch and unpack goes there, too
@@ -39,6 +44,8 @@ def pod_template(group: McpServerGroup, settings: ChildSettings) -> dict[str, An
 
     Of the file system `/tmp` alone can be written, and a request log can go nowhere else; its
     size is bounded with the log's, as going over it has the pod evicted.
+
+    Raises `ConfigTooLargeError`.
     """
     gateway = group.spec.gateway
     metadata: dict[str, Any] = {
@@ -47,6 +54,8 @@ def pod_template(group: McpServerGroup, settings: ChildSettings) -> dict[str, An
     if gateway.pod_annotations:
         metadata["annotations"] = dict(gateway.pod_annotations)
     secrets = secret_names(group.spec)
+    if len(secrets) > MAX_SECRETS:
+        raise ConfigTooLargeError("a gateway pod", len(secrets), MAX_SECRETS, "Secrets")
     spec: dict[str, Any] = {
         "serviceAccountName": service_account_name(group),
         "automountServiceAccountToken": False,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.operator.groups import SETTINGS, SPECS, group_of
 
+from mcpgroup_operator.children import ConfigTooLargeError
 from mcpgroup_operator.children.deployment import build_deployment
 from mcpgroup_operator.children.pod import pod_template, secret_names
 
@@ -149,6 +150,19 @@ def test_each_secret_is_a_folder_of_its_own_that_may_be_missing() -> None:
 def test_secrets_are_found_wherever_a_group_refers_to_one() -> None:
     assert secret_names(group_of(SPECS["secrets"]).spec) == ["ca.of.the.company", "files", "search"]
     assert secret_names(group_of(SMALLEST).spec) == []
+
+
+def test_a_group_may_refer_to_256_secrets_and_no_more() -> None:
+    def members(secrets: int) -> list[dict[str, Any]]:
+        names = [f"s{number}" for number in range(secrets)]
+        return [
+            {**referring(*names[first : first + 32])["members"][0], "name": f"m{first}"}
+            for first in range(0, secrets, 32)
+        ]
+
+    assert len(template({"members": members(256)})["spec"]["volumes"]) == 256 + 3
+    with pytest.raises(ConfigTooLargeError, match="257 Secrets, 256 are allowed"):
+        template({"members": members(257)})
 
 
 def test_no_operator_rolls_the_pods_of_another_one() -> None:
