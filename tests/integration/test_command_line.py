@@ -128,6 +128,7 @@ async def test_version_is_told_fast_and_without_an_http_stack() -> None:
         ("validate",),
         ("run", "x.yaml", "--port", "70000"),
         ("run", "examples/time.yaml", "--secrets", "/no/such/folder"),
+        ("run", "examples/time.yaml", "--keys", "/no/such/folder"),
         ("call", "http://127.0.0.1:1/mcp"),
         ("call", "http://127.0.0.1:1/mcp", "tool", "--arg", "x"),
         ("call", "http://127.0.0.1:1/mcp", "tool", "--args-json", "["),
@@ -186,6 +187,31 @@ async def test_warnings_are_told_and_end_with_0(tmp_path: Path) -> None:
     told = (await mcpgroup("validate", path, "--json")).json
     assert told["valid"] is True
     assert [warning["field"] for warning in told["warnings"]] == ["spec.members[0].weight"]
+
+
+async def test_a_manifest_for_kubernetes_is_valid_and_served_where_the_options_count(
+    tmp_path: Path,
+) -> None:
+    file = f"/tmp/{tmp_path.name}.jsonl"  # noqa: S108
+    spec: dict[str, Any] = {
+        "replicas": 3,
+        "service": {"type": "NodePort", "port": 8080},
+        "gateway": {"logLevel": "Debug", "requestLog": {"file": file}},
+        "networkPolicy": {"enabled": True, "egress": True},
+        "monitoring": {"podMonitor": True},
+    }
+    outcome = await mcpgroup("validate", manifest(tmp_path, faulty("a"), **spec))
+    assert (outcome.code, outcome.err) == (0, "")
+    async with Gateway(members=[faulty("a")], **spec) as gateway:
+        await gateway.all_ready()
+        assert (await gateway.call("whoami")).text == "a"
+        for option in ("--log-level", "--request-log"):
+            assert f"is for pods: where you start it, {option} counts" in gateway.log
+        status = await gateway.reload(replicas=5)
+        assert status["config"]["rejected"] is None
+        await gateway.running.printed('"to":"applied"')
+        assert '"kind":"routing"' not in gateway.log  # which level Debug would show
+    assert not await asyncio.to_thread(os.path.exists, file)
 
 
 async def test_standard_input_and_json_go_together() -> None:

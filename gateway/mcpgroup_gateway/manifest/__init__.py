@@ -25,11 +25,11 @@ from mcpgroup_api import (
     warnings,
 )
 from mcpgroup_gateway.manifest.documents import MAX_BYTES, Document, parse
-from mcpgroup_gateway.manifest.faults import Fault, ManifestError, dotted
+from mcpgroup_gateway.manifest.faults import Fault, ManifestError
 from mcpgroup_gateway.manifest.sentences import nulls, sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from mcpgroup_gateway.manifest.faults import Path
 
@@ -37,19 +37,27 @@ __all__ = ["MAX_BYTES", "Fault", "Manifest", "ManifestError", "load", "read"]
 
 STDIN: Final = "-"
 
+#: What has an option of `run`: the field of `gateway`, its name on the wire, the option.
+_OPTIONS: Final = (
+    ("log_level", "logLevel", "--log-level"),
+    ("request_log", "requestLog", "--request-log"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A valid manifest.
 
     `source` is what people call it, `digest` the `config_hash` of its bytes, `warnings` tell what
-    is allowed and probably not meant, with lines. `ignored` are the paths of unknown fields.
+    is allowed and probably not meant, with lines. `for_pods` are fields that have an effect in
+    pods alone, where an operator makes options of them. `ignored` are the paths of unknown fields.
     """
 
     source: str
     group: McpServerGroup
     digest: str
     warnings: tuple[Fault, ...]
+    for_pods: tuple[Fault, ...] = ()
     ignored: tuple[str, ...] = ()
 
 
@@ -89,17 +97,22 @@ def load(source: bytes, *, name: str, rendered: bool = False) -> Manifest:
         known = {path for path, _ in found}
         found += [entry for entry in sentences(error, data) if entry[0] not in known]
     if group is None or found:
-        faults = [Fault(document.line(path), dotted(path), text) for path, text in found]
-        raise ManifestError(name, sorted(faults, key=lambda fault: fault.line))
+        raise ManifestError(name, sorted(document.faults(found), key=lambda fault: fault.line))
     return Manifest(
         source=name,
         group=group,
         digest=config_hash(source),
-        warnings=tuple(
-            Fault(document.line(path), dotted(path), text) for path, text in warnings(group)
-        ),
+        warnings=document.faults(warnings(group)),
+        for_pods=document.faults(_for_pods(group)),
         ignored=tuple(ignored),
     )
+
+
+def _for_pods(group: McpServerGroup) -> Iterator[tuple[Path, str]]:
+    written = group.spec.gateway.model_fields_set
+    for field, name, option in _OPTIONS:
+        if field in written:
+            yield ("spec", "gateway", name), f"is for pods: where you start it, {option} counts"
 
 
 def _the_group(documents: list[Document], name: str) -> Document:

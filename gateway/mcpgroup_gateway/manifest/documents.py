@@ -15,7 +15,7 @@ import yaml
 from mcpgroup_gateway.manifest.faults import Fault, ManifestError, Path, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MAX_BYTES: Final = 1024 * 1024
 _MAX_NODES: Final = 50_000
@@ -37,6 +37,10 @@ class Document(NamedTuple):
         while path not in self.lines:
             path = path[:-1]
         return self.lines[path]
+
+    def faults(self, found: Iterable[tuple[Path, str]]) -> tuple[Fault, ...]:
+        """What was found at paths of this document, with their lines."""
+        return tuple(Fault(self.line(path), dotted(path), text) for path, text in found)
 
 
 class _Refused(Exception):

@@ -24,8 +24,8 @@ def run(options: RunOptions) -> int:
     except ManifestError as error:
         print(error, file=sys.stderr)
         return 1
-    for warning in loaded.warnings:
-        print(f"{loaded.source}:{warning.line}: {warning.path}: {warning.text}", file=sys.stderr)
+    for note in (*loaded.warnings, *loaded.for_pods):
+        print(note.at(loaded.source), file=sys.stderr)
     try:
         import uvloop
     except ImportError:

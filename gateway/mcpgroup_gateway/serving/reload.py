@@ -150,6 +150,8 @@ class Reload:
         self._records.metrics.config_reloaded("applied")
         self._records.events.config(to="applied", hash=loaded.digest)
         self.tell_ignored()
+        for note in loaded.for_pods:
+            _log.info("%s", note.at(loaded.source))
 
     def _failed(self, loaded: Manifest, reason: str) -> None:
         self._stuck = reason

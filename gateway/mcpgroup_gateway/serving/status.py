@@ -27,10 +27,11 @@ _METHOD_OF = {
 }
 
 
-#: Characters of a text, and of the path of a field; fields that are named.
+#: Whoever asks must be able to take the whole answer: characters of a text and of a name, names
+#: in a list.
 _MAX_TEXT: Final = 1000
-_MAX_PATH: Final = 200
-_MAX_IGNORED: Final = 100
+_MAX_NAME: Final = 253
+_MAX_NAMES: Final = 100
 
 
 @dataclass(slots=True)
@@ -118,8 +119,8 @@ class StatusReport:
                 "generation": config.generation,
                 "loadedAt": rfc3339(config.loaded_at),
                 "rejected": self._text(config.rejected),
-                "ignored": [_cut(path, _MAX_PATH) for path in config.ignored[:_MAX_IGNORED]],
-                "missingSecrets": config.missing_secrets,
+                "ignored": [_cut(path, _MAX_NAME) for path in config.ignored[:_MAX_NAMES]],
+                "missingSecrets": config.missing_secrets[:_MAX_NAMES],
             },
             "state": group.state.value,
             "available": group.available,
@@ -172,7 +173,7 @@ class StatusReport:
             "endpoint": endpoint.id,
             "source": endpoint.source,
             "canary": endpoint.canary,
-            "inRotation": endpoint.rotation.in_rotation,
+            "inRotation": endpoint.rotation.in_rotation and not endpoint.leaving,
             "state": endpoint.state.value,
             "breaker": endpoint.breaker.state(now).value,
             "consecutiveFailures": endpoint.rotation.consecutive_failures,
@@ -188,7 +189,7 @@ class StatusReport:
             "pid": control.pid if control is not None else None,
             "tools": len(catalogue.entries.get(Kind.TOOL, ())) if catalogue else None,
             "catalogueHash": catalogue.hash if catalogue else None,
-            "shadowed": shadowed,
+            "shadowed": [_cut(name, _MAX_NAME) for name in shadowed[:_MAX_NAMES]],
         }
 
     # -- /explain ------------------------------------------------------------------------

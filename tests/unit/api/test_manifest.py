@@ -263,6 +263,58 @@ def test_warnings_have_lines() -> None:
     ]
 
 
+def test_what_only_pods_obey_is_named_with_its_line_and_the_option_that_counts() -> None:
+    manifest = good(
+        spec("""\
+        members: [{name: a, stdio: {command: [server]}}]
+        replicas: 3
+        gateway:
+          logLevel: Info
+          image: registry.example.com/gateway:1
+          requestLog: {sampleRatio: 0.5}
+        """)
+    )
+    assert manifest.warnings == ()
+    assert [note.at("g.yaml") for note in manifest.for_pods] == [
+        "g.yaml:8: spec.gateway.logLevel: is for pods: where you start it, --log-level counts",
+        "g.yaml:10: spec.gateway.requestLog: is for pods: where you start it, --request-log counts",
+    ]
+    assert good(GOOD).for_pods == ()
+
+
+def test_a_rendered_file_may_hold_fields_that_are_not_known_yet() -> None:
+    text = spec("""\
+    members:
+    - name: a
+      stdio: {command: [server], newer: null}
+    later: [{a: 1}]
+    """)
+    assert len(faults(text)) == 2
+    loaded = load(text.encode(), name="group.yaml", rendered=True)
+    assert loaded.group == good(text.replace(", newer: null", "").replace("later", "# ")).group
+    assert sorted(loaded.ignored) == ["spec.later", "spec.members[0].stdio.newer"]
+    assert loaded.digest == "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    assert good(GOOD).ignored == ()
+
+
+def test_a_rendered_file_is_strict_in_all_else_and_its_faults_have_their_lines() -> None:
+    text = spec("""\
+    members:
+    - name: a
+      newer: {b: 1}
+      stdio: {command: [server], memoryLimitMiB: lots}
+    - {name: a, stdio: {command: [server]}}
+    """)
+    with pytest.raises(ManifestError) as caught:
+        load(text.encode(), name="group.yaml", rendered=True)
+    assert [fault.at("g")[:41] for fault in caught.value.faults] == [
+        "g:8: spec.members[0].stdio.memoryLimitMiB"
+    ]
+    text = text.replace(", memoryLimitMiB: lots", "")
+    with pytest.raises(ManifestError, match=r"members\[1\]\.name"):
+        load(text.encode(), name="group.yaml", rendered=True)
+
+
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_loader(source: bytes) -> None:
     with pytest.raises(ManifestError):
@@ -275,5 +327,6 @@ def test_no_mutation_of_a_good_manifest_breaks_the_loader(data: st.DataObject) -
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(source) - 1))
         source[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    with contextlib.suppress(ManifestError):
-        load(bytes(source), name="x")
+    for rendered in (False, True):
+        with contextlib.suppress(ManifestError):
+            load(bytes(source), name="x", rendered=rendered)

@@ -68,7 +68,9 @@ async def staged(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
             raise manifest.ManifestError("file", [manifest.Fault(1, "", "is bad")])
         metadata = SimpleNamespace(name=stage.content.split()[1].decode(), generation=None)
         group = SimpleNamespace(metadata=metadata, content=stage.content)
-        return SimpleNamespace(group=group, digest=digest_of(stage.content), ignored=stage.ignored)
+        return SimpleNamespace(
+            group=group, digest=digest_of(stage.content), ignored=stage.ignored, for_pods=()
+        )
 
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(module, "_SETTLE_SECONDS", 0.001)
