@@ -45,6 +45,60 @@ async def test_children_are_accepted_without_a_warning(
         assert done.err == "", child.kind.name
 
 
+TERM = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+POD_TERM = {
+    "topologyKey": "zone",
+    "labelSelector": {"matchExpressions": [TERM]},
+    "namespaces": ["other"],
+    "matchLabelKeys": ["pod-template-hash"],
+}
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "affinities": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [TERM]}]
+                },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchExpressions": [TERM]}}
+                ],
+            },
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [POD_TERM]},
+        }
+    },
+    "tolerations": {
+        "tolerations": [
+            {"operator": "Exists"},
+            {"key": "a", "effect": "NoSchedule", "value": ""},
+            {"key": "b", "operator": "Equal", "value": "c"},
+            {"key": "d", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+        ]
+    },
+    "amounts": {
+        "resources": {
+            "requests": {"cpu": 2, "memory": "1.5Gi", "ephemeral-storage": "1e9"},
+            "limits": {"cpu": "2000m", "memory": "2048Mi", "ephemeral-storage": "5G"},
+        }
+    },
+    "fractions": {"resources": {"requests": {"cpu": "0.1"}, "limits": {"memory": "0.5Gi"}}},
+    "empty texts": {
+        "env": [{"name": "A", "value": ""}],
+        "podLabels": {"a": ""},
+        "podAnnotations": {"a": ""},
+        "nodeSelector": {"a": ""},
+    },
+    "expansions": {"env": [{"name": "A", "value": "$(POD_NAME) $$(B) ${C}\n\ttab"}]},
+}
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+async def test_nothing_is_lacking_of_what_is_unusual(api: Api, what: str) -> None:
+    spec = {**SPECS["smallest"], "gateway": UNUSUAL[what]}
+    children = children_of(await make_group(api, "unusual", spec))
+    for child in children:
+        assert lacks(child.manifest, await apply(api, child)) == []
+
+
 @EVERY_GROUP
 async def test_nothing_is_lacking_of_what_was_applied(api: Api, name: str) -> None:
     children = children_of(await make_group(api, name, SPECS[name]))
