@@ -90,8 +90,9 @@ CEL: Final[dict[type[Model], tuple[Rule, ...]]] = {
             ".forwardHeaders",
         ),
         Rule(
-            "!has(self.forwardHeaders) || !has(self.headers) || self.forwardHeaders.all(h,"
-            " !self.headers.exists(o, o.name.lowerAscii() == h.lowerAscii()))",
+            "!has(self.forwardHeaders) || !has(self.headers) ||"
+            " [self.headers.map(h, h.name.lowerAscii())].all(names,"
+            " !self.forwardHeaders.exists(h, h.lowerAscii() in names))",
             "forwardHeaders must be none of headers",
             ".forwardHeaders",
         ),
@@ -145,8 +146,8 @@ CEL: Final[dict[type[Model], tuple[Rule, ...]]] = {
     ),
     McpServerGroupSpec: (
         Rule(
-            "!has(self.routes) || self.routes.all(r, !has(r.members) ||"
-            " r.members.all(n, self.members.exists(m, m.name == n)))",
+            "!has(self.routes) || [self.members.map(m, m.name)].all(names,"
+            " self.routes.all(r, !has(r.members) || r.members.all(n, n in names)))",
             "members of routes must be names of members",
             ".routes",
         ),
@@ -157,8 +158,8 @@ CEL: Final[dict[type[Model], tuple[Rule, ...]]] = {
         ),
         Rule(
             "!has(self.canary) || !has(self.canary.pinnedTenants) ||"
-            " self.canary.pinnedTenants.all(t,"
-            " self.members.exists(m, m.name == self.canary.pinnedTenants[t]))",
+            " [self.members.map(m, m.name)].all(names,"
+            " self.canary.pinnedTenants.all(t, self.canary.pinnedTenants[t] in names))",
             "canary.pinnedTenants must lead to names of members",
             ".canary.pinnedTenants",
         ),

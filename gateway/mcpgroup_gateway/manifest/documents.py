@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAX_BYTES: Final = 1024 * 1024
-_MAX_NODES: Final = 50_000
+_MAX_NODES: Final = 100_000
 _MAX_DEPTH: Final = 40
 _MAX_DIGITS: Final = 40
 

@@ -61,8 +61,7 @@ def _sentence(details: ErrorDetails, data: Any) -> list[tuple[Path, str]]:
         names = list((_schema_at(path[:-1]) or {}).get("properties", {}))
         return [(path, f"unknown field{_guess(str(path[-1]), names)}; allowed: {_list(names)}")]
     if path and path[-1] == _KEY:
-        keys = (_schema_at(path[:-2]) or {}).get("propertyNames", {})
-        return [(path[:-1], f"key must be {_allowed(keys)}")]
+        return [(path[:-1], f"key must be {_allowed(_keys(_schema_at(path[:-2]) or {}))}")]
     schema = _schema_at(path)
     if schema is None:
         return [(path, details["msg"])]
@@ -146,9 +145,22 @@ def _schema_at(path: Path) -> dict[str, Any] | None:
         if isinstance(part, int):
             inner = schema.get("items")
         else:
-            inner = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
+            inner = schema.get("properties", {}).get(part, _values(schema))
         schema = _resolve(inner) if isinstance(inner, dict) else None
     return schema
+
+
+def _keys(schema: dict[str, Any]) -> dict[str, Any]:
+    """What a mapping allows as keys; pydantic writes a pattern of them as `patternProperties`."""
+    pattern = next(iter(schema.get("patternProperties", {})), "")
+    return {"type": "string", "pattern": pattern, **schema.get("propertyNames", {})}
+
+
+def _values(schema: dict[str, Any]) -> Any:
+    """What a mapping allows as values."""
+    return next(
+        iter(schema.get("patternProperties", {}).values()), schema.get("additionalProperties")
+    )
 
 
 def _resolve(schema: dict[str, Any]) -> dict[str, Any]:

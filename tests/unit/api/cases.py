@@ -1,60 +1,15 @@
 """Accepted and rejected manifests: one table for every place that validates a group.
 
-`spec` is laid over `BASE`; `manifest` over the whole object. `faults` are the fields that a
-rejection must name, each with a part of what it says is allowed.
+The models (tests/unit/api) and the API server (tests/controlplane) must agree on every row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from tests.unit.api import deployment_cases as deployment
+from tests.unit.api.case import BASE, SECRET, TENANT, Case, http, member, named, rejected, stdio
+from tests.unit.api.longest import longest
 
-BASE: dict[str, Any] = {
-    "members": [
-        {"name": "a", "stdio": {"command": ["server"]}},
-        {"name": "b", "http": {"url": "https://b.example.com/mcp"}},
-        {"name": "c", "http": {"url": "http://127.0.0.1:3001/mcp"}},
-    ]
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One manifest; the name is a sentence."""
-
-    name: str
-    spec: dict[str, Any] = field(default_factory=dict)
-    manifest: dict[str, Any] = field(default_factory=dict)
-    faults: tuple[tuple[str, str], ...] = ()
-
-    def data(self) -> dict[str, Any]:
-        group = {
-            "apiVersion": "mcpgroup.dev/v1alpha1",
-            "kind": "McpServerGroup",
-            "metadata": {"name": "time"},
-            "spec": {**BASE, **self.spec},
-        }
-        return {**group, **self.manifest}
-
-
-def stdio(**more: Any) -> dict[str, Any]:
-    return {"members": [{"name": "a", "stdio": {"command": ["server"], **more}}]}
-
-
-def http(**more: Any) -> dict[str, Any]:
-    return {"members": [{"name": "a", "http": {"url": "https://a.example.com/mcp", **more}}]}
-
-
-def member(**more: Any) -> dict[str, Any]:
-    return {"members": [{"name": "a", "stdio": {"command": ["server"]}, **more}]}
-
-
-def named(name: Any) -> Case:
-    return Case(f"group name {name!r}"[:60], manifest={"metadata": {"name": name}})
-
-
-SECRET = {"secretKeyRef": {"name": "search", "key": "token"}}
-TENANT = {"tenant": {"header": "X-Tenant-ID"}}
+__all__ = ["ACCEPTED", "BASE", "REFUSED_IN_FILES", "REJECTED", "SECRET", "TAKEN_IN_FILES", "Case"]
 
 ACCEPTED: list[Case] = [
     Case("the smallest group", stdio()),
@@ -185,27 +140,11 @@ ACCEPTED: list[Case] = [
     named("a" * 40),
     named("search-2"),
     Case(
-        "what kubectl get writes",
-        manifest={
-            "metadata": {
-                "name": "time",
-                "namespace": "tools",
-                "uid": "0b0a",
-                "resourceVersion": "12",
-                "generation": 3,
-                "creationTimestamp": None,
-                "labels": {"app": "x"},
-                "annotations": {"a/b": "c"},
-                "finalizers": ["x/y"],
-                "ownerReferences": [{"kind": "X"}],
-                "managedFields": [{"manager": "kubectl"}],
-            }
-        },
-    ),
-    Case(
         "an owner of 64 members",
         {"members": [{"name": f"m{i}", "stdio": {"command": ["x"]}} for i in range(64)]},
     ),
+    Case("every list and every mapping at its longest", longest()),
+    *deployment.ACCEPTED,
 ]
 
 _REFUSED_URLS = [
@@ -225,78 +164,74 @@ _REFUSED_URLS = [
 ]
 
 
-def _rejected(name: str, spec: dict[str, Any], *faults: tuple[str, str], **manifest: Any) -> Case:
-    return Case(name, spec, manifest, faults)
-
-
 M = "spec.members[0]"
 
 REJECTED: list[Case] = [
-    _rejected("no members", {"members": []}, ("spec.members", "1 to 64")),
-    _rejected(
+    rejected("no members", {"members": []}, ("spec.members", "1 to 64")),
+    rejected(
         "65 members",
         {"members": [{"name": f"m{i}", "stdio": {"command": ["x"]}} for i in range(65)]},
         ("spec.members", "1 to 64"),
     ),
-    _rejected("a member without a source", {"members": [{"name": "a"}]}, (M, "exactly one source")),
-    _rejected("two sources", member(http={"url": "http://x/"}), (M, "exactly one source")),
-    _rejected(
+    rejected("a member without a source", {"members": [{"name": "a"}]}, (M, "exactly one source")),
+    rejected("two sources", member(http={"url": "http://x/"}), (M, "exactly one source")),
+    rejected(
         "a member without a name",
         {"members": [{"stdio": {"command": ["x"]}}]},
         (f"{M}.name", "is required"),
     ),
     *[
-        _rejected(f"member name {name!r}", member(name=name), (f"{M}.name", "1 to 20"))
+        rejected(f"member name {name!r}", member(name=name), (f"{M}.name", "1 to 20"))
         for name in ("", "A", "a_b", "a.b", "-a", "a-", "a" * 21, "a\n", "é")
     ],
-    _rejected(
+    rejected(
         "two members of one name",
         {"members": [{"name": "a", "stdio": {"command": ["x"]}}] * 2},
         ("spec.members[1].name", "must be unique: members[0]"),
     ),
-    *[_rejected(f"URL {url!r}", http(url=url), (f"{M}.http.url", "")) for url in _REFUSED_URLS],
-    _rejected(
+    *[rejected(f"URL {url!r}", http(url=url), (f"{M}.http.url", "")) for url in _REFUSED_URLS],
+    rejected(
         "a bad fallback URL",
         http(fallbackUrls=["x"]),
         (f"{M}.http.fallbackUrls[0]", "http or https"),
     ),
-    _rejected(
+    rejected(
         "nine fallback URLs",
         http(fallbackUrls=["http://x/"] * 9),
         (f"{M}.http.fallbackUrls", "at most 8"),
     ),
-    _rejected(
+    rejected(
         "a header name with a space",
         http(headers=[{"name": "X Y", "value": "x"}]),
         (f"{M}.http.headers[0].name", "name of an HTTP header"),
     ),
-    _rejected(
+    rejected(
         "one header twice, written differently",
         http(headers=[{"name": "X-A", "value": "1"}, {"name": "x-a", "value": "2"}]),
         (f"{M}.http.headers[1].name", "unique without regard to case"),
     ),
-    _rejected(
+    rejected(
         "a header of the protocol",
         http(headers=[{"name": "MCP-Session-Id", "value": "1"}]),
         (f"{M}.http.headers[0].name", "does not make itself"),
     ),
-    _rejected(
+    rejected(
         "a header value that would end the line",
         http(headers=[{"name": "X-A", "value": "1\r\nX-B: 2"}]),
         (f"{M}.http.headers[0].value", "control characters"),
     ),
-    _rejected(
+    rejected(
         "a header without a value",
         http(headers=[{"name": "X-A"}]),
         (f"{M}.http.headers[0]", "exactly one of"),
     ),
-    _rejected(
+    rejected(
         "a header with two values",
         http(headers=[{"name": "X-A", "value": "1", "valueFrom": SECRET}]),
         (f"{M}.http.headers[0]", "exactly one of value and valueFrom"),
     ),
     *[
-        _rejected(
+        rejected(
             f"secret key {key!r}",
             stdio(env=[{"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": key}}}]),
             (f"{M}.stdio.env[0].valueFrom.secretKeyRef.key", "key of a Secret"),
@@ -304,111 +239,109 @@ REJECTED: list[Case] = [
         for key in ("", ".", "..", "../x", "a/b", "..data", "a b")
     ],
     *[
-        _rejected(
+        rejected(
             f"secret name {name!r}",
             http(tls={"caSecretRef": {"name": name, "key": "ca"}}),
             (f"{M}.http.tls.caSecretRef.name", "name of a Secret"),
         )
         for name in ("", ".", "..", "../x", "a/b", "A")
     ],
-    _rejected(
+    rejected(
         "a value from nowhere",
         stdio(env=[{"name": "T", "valueFrom": {}}]),
         (f"{M}.stdio.env[0].valueFrom.secretKeyRef", "is required"),
     ),
-    _rejected(
+    rejected(
         "a variable twice",
         stdio(env=[{"name": "T", "value": "1"}, {"name": "T", "value": "2"}]),
         (f"{M}.stdio.env[1].name", "must be unique"),
     ),
-    _rejected(
+    rejected(
         "a variable named by an equation",
         stdio(env=[{"name": "A=B", "value": ""}]),
         (f"{M}.stdio.env[0].name", "digit"),
     ),
-    _rejected(
+    rejected(
         "a variable with a zero byte",
         stdio(env=[{"name": "A", "value": "\0"}]),
         (f"{M}.stdio.env[0].value", "control"),
     ),
-    _rejected(
+    rejected(
         "a number as a variable",
         stdio(env=[{"name": "A", "value": 5}]),
         (f"{M}.stdio.env[0].value", "in quotes"),
     ),
-    _rejected("no command", stdio(command=[]), (f"{M}.stdio.command", "1 to 128")),
-    _rejected(
+    rejected("no command", stdio(command=[]), (f"{M}.stdio.command", "1 to 128")),
+    rejected(
         "an empty program", stdio(command=[""]), (f"{M}.stdio.command[0]", "must name a program")
     ),
-    _rejected(
+    rejected(
         "a command in one string",
         stdio(command="server --x"),
         (f"{M}.stdio.command", "must be a list"),
     ),
-    _rejected(
+    rejected(
         "a negative memory limit",
         stdio(memoryLimitMiB=-1),
         (f"{M}.stdio.memoryLimitMiB", "from 0 to"),
     ),
-    _rejected(
+    rejected(
         "a source that comes later", member(container={}), (f"{M}.container", "unknown field")
     ),
-    _rejected(
+    rejected(
         "a store, which comes later",
         {"store": {}},
         ("spec.store", "allowed: description, replicas, strategy"),
     ),
-    _rejected(
+    rejected(
         "affinity, which comes later",
         {"sessions": {"affinity": "Member"}},
         ("spec.sessions.affinity", "allowed: idleSeconds, max"),
     ),
-    _rejected("a misspelt field", member(wieght=2), (f"{M}.wieght", "did you mean weight?")),
-    _rejected(
+    rejected("a misspelt field", member(wieght=2), (f"{M}.wieght", "did you mean weight?")),
+    rejected(
         "the name of a field in Python",
         {"min_healthy": 1},
         ("spec.min_healthy", "did you mean minHealthy?"),
     ),
-    _rejected(
+    rejected(
         "an unknown strategy",
         {"strategy": "roundrobin"},
         ("spec.strategy", "did you mean RoundRobin?"),
     ),
-    _rejected(
-        "a strategy that is no text", {"strategy": 1}, ("spec.strategy", "one of RoundRobin")
-    ),
+    rejected("a strategy that is no text", {"strategy": 1}, ("spec.strategy", "one of RoundRobin")),
     *[
-        _rejected(
+        rejected(
             f"weight {weight!r}",
             member(weight=weight),
             (f"{M}.weight", "whole number from 1 to 100"),
         )
-        for weight in (0, 101, "1", 1.0, True, [1], 10**30)
+        for weight in (0, 101, "1", 1.5, True, [1], 10**30)
     ],
     *[
-        _rejected(
+        rejected(
             f"startMembers {value!r}",
             {"startMembers": value},
             ("spec.startMembers", "true or false"),
         )
         for value in ("true", 1, 0, "yes")
     ],
-    _rejected(
+    rejected(
         "an isolation in small letters",
         member(isolation="shared"),
         (f"{M}.isolation", "did you mean Shared?"),
     ),
-    _rejected(
+    rejected(
         "a transport in capitals",
         {"members": [{"name": "a", "http": {"url": "http://x/sse"}, "transport": "SSE"}]},
         (f"{M}.transport", "did you mean Sse?"),
     ),
-    _rejected(
+    rejected(
         "an HTTP transport for a process",
         member(transport="Sse"),
         (f"{M}.transport", "with http only"),
     ),
-    _rejected(
+    rejected(
         "the modern era over the old transport",
         {
             "members": [
@@ -417,151 +350,149 @@ REJECTED: list[Case] = [
         },
         (f"{M}.era", "must be Auto or Legacy"),
     ),
-    _rejected(
+    rejected(
         "an era that is a version",
         member(era="2026-07-28"),
         (f"{M}.era", "must be one of Auto, Legacy, Modern"),
     ),
-    _rejected("a field without a value", {"strategy": None}, ("spec.strategy", "or left out")),
-    _rejected("a section without a value", {"locality": None}, ("spec.locality", "or left out")),
-    _rejected("minHealthy of none", {"minHealthy": 0}, ("spec.minHealthy", "from 1 to 64")),
-    _rejected(
+    rejected("minHealthy of none", {"minHealthy": 0}, ("spec.minHealthy", "from 1 to 64")),
+    rejected(
         "minHealthy over the members",
         {"minHealthy": 4},
         ("spec.minHealthy", "number of members, 3"),
     ),
-    _rejected(
+    rejected(
         "minHealthy that counts the canary",
         {"minHealthy": 3, "canary": {"member": "c"}, **TENANT},
         ("spec.minHealthy", "other than the canary, 2"),
     ),
-    _rejected(
+    rejected(
         "a canary alone",
         {**stdio(), "canary": {"member": "a"}, **TENANT},
         ("spec.minHealthy", "canary, 0"),
     ),
-    _rejected(
+    rejected(
         "a canary without tenants",
         {"canary": {"member": "c"}},
         ("spec.canary", "needs spec.tenant"),
     ),
-    _rejected(
+    rejected(
         "a canary that is no member",
         {"canary": {"member": "x"}, **TENANT},
         ("spec.canary.member", "a, b, c"),
     ),
-    _rejected(
+    rejected(
         "a canary of more than all",
         {"canary": {"member": "c", "splitPercent": 101}, **TENANT},
         ("spec.canary.splitPercent", "from 0 to 100"),
     ),
-    _rejected(
+    rejected(
         "a tenant pinned to no member",
         {"canary": {"member": "c", "pinnedTenants": {"t:x": "x"}}, **TENANT},
         ('spec.canary.pinnedTenants["t:x"]', "a, b, c"),
     ),
-    _rejected(
+    rejected(
         "a tenant without a name",
         {"canary": {"member": "c", "pinnedTenants": {"": "c"}}, **TENANT},
-        ('spec.canary.pinnedTenants[""]', "key must be"),
+        ('spec.canary.pinnedTenants[""]', "key must be text on one line"),
     ),
-    _rejected(
+    rejected(
         "a tenant from a header with a colon",
         {"tenant": {"header": "X:"}},
         ("spec.tenant.header", "no colon"),
     ),
-    _rejected(
+    rejected(
         "a route that matches nothing",
         {"routes": [{"match": {}}]},
         ("spec.routes[0].match", "at least one of"),
     ),
-    _rejected(
+    rejected(
         "a route without a match",
         {"routes": [{"members": ["a"]}]},
         ("spec.routes[0].match", "is required"),
     ),
-    _rejected(
+    rejected(
         "a route to no member",
         {"routes": [{"match": {"tools": ["*"]}, "members": ["a", "x"]}]},
         ("spec.routes[0].members[1]", "must be the name of a member: a, b, c"),
     ),
-    _rejected(
+    rejected(
         "a route with one member twice",
         {"routes": [{"match": {"tools": ["*"]}, "members": ["a", "b", "a"]}]},
         ("spec.routes[0].members[2]", "must be unique"),
     ),
-    _rejected(
+    rejected(
         "33 routes", {"routes": [{"match": {"tools": ["*"]}}] * 33}, ("spec.routes", "at most 32")
     ),
-    _rejected(
+    rejected(
         "hashing by an unnamed header",
         {"consistentHash": {"key": "Header"}},
         ("spec.consistentHash", "needs header"),
     ),
-    _rejected(
+    rejected(
         "a header that is not hashed",
         {"consistentHash": {"header": "X-A"}},
         ("spec.consistentHash.header", "key: Header only"),
     ),
-    _rejected(
+    rejected(
         "hashing by tenant without tenants",
         {"strategy": "ConsistentHash", "consistentHash": {"key": "Tenant"}},
         ("spec.consistentHash.key", "needs spec.tenant"),
     ),
     *[
-        _rejected(
+        rejected(
             f"separator {text!r}",
             {"names": {"separator": text}},
             ("spec.names.separator", "one to four"),
         )
         for text in ("", "-", "_____", "/", "__\n", ":")
     ],
-    _rejected(
+    rejected(
         "waits in the wrong order",
         {"recovery": {"initialBackoffSeconds": 9, "maxBackoffSeconds": 3}},
         ("spec.recovery.initialBackoffSeconds", "at most maxBackoffSeconds (3)"),
     ),
-    _rejected(
+    rejected(
         "locality without a region",
         {"locality": {"mode": "Prefer"}},
         ("spec.locality.region", "is required"),
     ),
-    _rejected(
+    rejected(
         "a host with a path", {"allowedHosts": ["x/y"]}, ("spec.allowedHosts[0]", "host name")
     ),
-    _rejected(
+    rejected(
         "an origin with a path",
         {"allowedOrigins": ["https://x/y"]},
         ("spec.allowedOrigins[0]", "without a path"),
     ),
-    _rejected(
+    rejected(
         "an origin without a scheme",
         {"allowedOrigins": ["x.example"]},
         ("spec.allowedOrigins[0]", "scheme and host"),
     ),
-    _rejected(
+    rejected(
         "a pattern with a control character",
         {"tools": {"deny": ["a\tb"]}},
         ("spec.tools.deny[0]", "one line"),
     ),
-    _rejected("a pattern that is no list", {"tools": {"deny": "x"}}, ("spec.tools.deny", "a list")),
-    _rejected("257 patterns", {"tools": {"deny": ["x"] * 257}}, ("spec.tools.deny", "at most 256")),
-    _rejected("a section that is a list", {"retry": []}, ("spec.retry", "a mapping of attempts")),
-    _rejected(
+    rejected("a pattern that is no list", {"tools": {"deny": "x"}}, ("spec.tools.deny", "a list")),
+    rejected("257 patterns", {"tools": {"deny": ["x"] * 257}}, ("spec.tools.deny", "at most 256")),
+    rejected("a section that is a list", {"retry": []}, ("spec.retry", "a mapping of attempts")),
+    rejected(
         "a bell in the description",
         {"description": "\x07"},
         ("spec.description", "control characters"),
     ),
-    _rejected(
+    rejected(
         "an unknown version",
         {},
         ("apiVersion", "must be mcpgroup.dev/v1alpha1"),
         apiVersion="mcpgroup.dev/v1",
     ),
-    _rejected("another kind", {}, ("kind", "must be McpServerGroup"), kind="Deployment"),
-    _rejected("an unknown part", {}, ("stauts", "did you mean status?"), stauts={}),
+    rejected("another kind", {}, ("kind", "must be McpServerGroup"), kind="Deployment"),
+    rejected("an unknown part", {}, ("stauts", "did you mean status?"), stauts={}),
     *[
-        _rejected(
+        rejected(
             f"group name {name!r}"[:50],
             {},
             ("metadata.name", "lower-case letter"),
@@ -569,11 +500,41 @@ REJECTED: list[Case] = [
         )
         for name in ("", "1a", "A", "a_b", "a.b", "-a", "a-", "a" * 41, "a\n")
     ],
-    _rejected("a group without a name", {}, ("metadata.name", "is required"), metadata={}),
-    _rejected(
+    rejected("a group without a name", {}, ("metadata.name", "is required"), metadata={}),
+    rejected(
         "two faults at once",
         {"minHealthy": "1", "strategy": "Fastest"},
         ("spec.minHealthy", "whole number"),
         ("spec.strategy", "one of"),
     ),
+    *deployment.REJECTED,
 ]
+
+REFUSED_IN_FILES: list[Case] = [
+    rejected("a field without a value", {"strategy": None}, ("spec.strategy", "or left out")),
+    rejected("a section without a value", {"locality": None}, ("spec.locality", "or left out")),
+    rejected("weight 1.0", member(weight=1.0), (f"{M}.weight", "whole number from 1 to 100")),
+]
+"""What the API server reads as something good before it looks at it: null as nothing, 1.0 as 1."""
+
+TAKEN_IN_FILES: list[Case] = [
+    Case(
+        "what kubectl get writes",
+        manifest={
+            "metadata": {
+                "name": "time",
+                "namespace": "tools",
+                "uid": "0b0a",
+                "resourceVersion": "12",
+                "generation": 3,
+                "creationTimestamp": None,
+                "labels": {"app": "x"},
+                "annotations": {"a/b": "c"},
+                "finalizers": ["x/y"],
+                "ownerReferences": [{"kind": "X"}],
+                "managedFields": [{"manager": "kubectl"}],
+            }
+        },
+    ),
+]
+"""What the API server writes and does not take: fields of metadata that are its own."""

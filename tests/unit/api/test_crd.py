@@ -1,11 +1,14 @@
 """The CustomResourceDefinition that is made from the models."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from kubernetes.client import V1CustomResourceDefinition
+from tests.unit.api.case import Case
+from tests.unit.api.longest import longest
 from tests.unit.api.structural import not_structural, schemas
 
 from mcpgroup_api.crd import definition, text
@@ -109,6 +112,7 @@ def test_everything_is_described_and_bounded(root: dict[str, Any]) -> None:
             assert {"maxLength", "enum"} & set(schema), place
         if schema.get("type") in ("integer", "number"):
             assert {"minimum", "maximum"} <= set(schema), place
+            assert schema["maximum"] <= 2**53, f"{place}: Go reads bounds as floating point"
         if schema.get("type") == "array":
             assert "maxItems" in schema, place
         if schema.get("type") == "object" and "properties" not in schema:
@@ -162,3 +166,29 @@ def test_rules_have_messages_of_their_own(root: dict[str, Any]) -> None:
 
     assert len(rules) > 30
     assert len({message for _, message in rules}) == len({rule for rule, _ in rules})
+
+
+def test_one_accepted_row_has_everything_at_its_longest_at_once(root: dict[str, Any]) -> None:
+    """What cannot be long there says why: a member is a process or at a URL, not both."""
+    written = list(_lengths(Case("", longest()).data()["spec"], ".spec"))
+    limits = {
+        place: schema["maxItems"] if "maxItems" in schema else schema["maxProperties"]
+        for place, schema in schemas(root["properties"]["spec"], ".spec")
+        if {"maxItems", "maxProperties"} & set(schema)
+    }
+
+    assert len(limits) >= 60
+    for place, limit in limits.items():
+        assert limit in [length for at, length in written if at == place], place
+
+
+def _lengths(value: Any, place: str) -> Iterator[tuple[str, int]]:
+    """Of every list and mapping, at the place of its schema."""
+    if isinstance(value, list | dict):
+        yield place, len(value)
+    if isinstance(value, list):
+        for item in value:
+            yield from _lengths(item, f"{place}[]")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _lengths(inner, f"{place}.{key}")

@@ -120,7 +120,7 @@ def test_everything_else_is_as_strict_as_in_files(case: Case) -> None:
 
 @given(st.data())
 def test_unknown_fields_anywhere_change_nothing(data: st.DataObject) -> None:
-    case = data.draw(st.sampled_from(ACCEPTED)).data()
+    case = data.draw(st.sampled_from([c for c in ACCEPTED if "longest" not in c.name])).data()
     newer = copy.deepcopy(case)
     places = _closed(newer)
     chosen = data.draw(st.lists(st.sampled_from(range(len(places))), max_size=5, unique=True))
