@@ -1,5 +1,5 @@
 # make run      serve examples/time.yaml at http://127.0.0.1:8080/mcp (RUN="other.yaml --port 80")
-# make test     format check, lint, types, layers, tests
+# make test     format check, lint, types, layers, tests; those against an API server want Go (once)
 # make lint     the same without tests
 # make format   write the format
 # make crd      write crds/mcpservergroups.yaml from the models
@@ -22,9 +22,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(VENV)/run.stamp
 	@exec $(BIN)/mcpgroup run $(RUN)
 
-# Most tests wait for processes and deadlines, not for a core.
-test: lint
-	$(BIN)/pytest -n 4 --dist worksteal
+# The programs of a control plane are built once, from Go, in the time that nothing else wants; the
+# tests that need them come last. Most tests wait for processes and deadlines, not for a core.
+PYTEST := $(BIN)/pytest -n 4 --dist worksteal
+test:
+	@$(PYTHON) -m tests.controlplane.binaries --idle >/dev/null & programs=$$!; \
+	trap 'kill $$programs 2>/dev/null' EXIT INT TERM; \
+	$(MAKE) --no-print-directory lint && \
+	$(PYTEST) --ignore=tests/controlplane && \
+	{ wait $$programs; $(PYTEST) tests/controlplane; }
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check $(SOURCES)

@@ -1,9 +1,10 @@
 """The programs of a Kubernetes control plane, found or built.
 
-Each is looked for on `PATH`, then in `~/.cache/mcpgroup/build`, and else made there once: the
-Kubernetes programs from the Go module `k8s.io/kubernetes` at a pinned version, etcd from Debian's
-package (unpacked, not installed: no root needed) or, elsewhere, from its Go module.
-`python -m tests.controlplane.binaries` makes them ahead of the tests and prints where they are.
+Each is looked for in `~/.cache/mcpgroup/build`, then on `PATH`, and else made in that cache once:
+the Kubernetes programs from the Go module `k8s.io/kubernetes` at a pinned version, etcd from
+Debian's package (unpacked, not installed: no root needed) or, elsewhere, from its Go module.
+`python -m tests.controlplane.binaries` makes them ahead of the tests and prints where they are;
+with `--idle` it takes only what processor time nobody else wants. It needs Python alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +29,11 @@ KUBERNETES_VERSION: Final = "1.34.4"
 ETCD_VERSION: Final = "3.6.6"
 KUBERNETES_PROGRAMS: Final = ("kube-apiserver", "kube-controller-manager", "kubectl")
 
+# What is older on `PATH` lacks what the operator and its tests use.
+OLDEST_KUBERNETES: Final = (1, 30)
+
 _BUILD_SECONDS: Final = 3000
+_UNFINISHED: Final = "unfinished-"
 
 
 class CannotBuildError(Exception):
@@ -63,27 +69,53 @@ def kubectl() -> Path:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
+    """The kernel frees the lock when its holder ends, killed or not."""
     with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("waiting for another process that looks for the programs, or builds them")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def _unfinished(folder: Path) -> Iterator[Path]:
+    """A folder for what is being made; what an interrupted build left there goes first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_UNFINISHED) as made:
+        yield Path(made)
 
 
 def _kubernetes(programs: Sequence[str] = KUBERNETES_PROGRAMS) -> dict[str, Path]:
     folder = cache() / f"kubernetes-{KUBERNETES_VERSION}"
-    found = {name: _found(name, folder / "bin") for name in programs}
+    found = {name: _built(folder, name) or _kubernetes_on_path(name) for name in programs}
     missing = [name for name, path in found.items() if path is None]
     if missing:
         _build_kubernetes(folder, missing)
     return {name: path or folder / "bin" / name for name, path in found.items()}
 
 
-def _found(name: str, folder: Path) -> Path | None:
-    """A program on `PATH` is taken in any version but kubectl: an old one lacks what tests use."""
-    ours = folder / name
-    if ours.exists():
-        return ours
-    on_path = None if name == "kubectl" else shutil.which(name)
-    return Path(on_path) if on_path else None
+def _built(folder: Path, name: str) -> Path | None:
+    path = folder / "bin" / name
+    return path if path.exists() else None
+
+
+def _kubernetes_on_path(name: str) -> Path | None:
+    path = shutil.which(name)
+    if path is None:
+        return None
+    question = ["version", "--client"] if name == "kubectl" else ["--version"]
+    try:
+        said = _run([path, *question], Path.cwd())
+    except CannotBuildError:
+        return None
+    version = re.search(r"\bv(\d+)\.(\d+)\.", said)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST_KUBERNETES:
+        return None
+    return Path(path)
 
 
 def _build_kubernetes(folder: Path, programs: Sequence[str]) -> None:
@@ -93,12 +125,12 @@ def _build_kubernetes(folder: Path, programs: Sequence[str]) -> None:
     if not (folder / "go.mod").exists():
         _write_wrapper_module(folder)
     _say(f"building {', '.join(programs)} {KUBERNETES_VERSION} into {folder / 'bin'}, once")
-    with tempfile.TemporaryDirectory(dir=folder) as unfinished:
+    with _unfinished(folder) as made:
         packages = [f"k8s.io/kubernetes/cmd/{name}" for name in programs]
         command = ["go", "build", "-mod=mod", "-trimpath", "-ldflags", _ldflags(), "-o"]
-        _run([*command, f"{unfinished}/", *packages], folder)
+        _run([*command, f"{made}/", *packages], folder)
         for name in programs:
-            (Path(unfinished) / name).rename(folder / "bin" / name)
+            (made / name).rename(folder / "bin" / name)
 
 
 def _write_wrapper_module(folder: Path) -> None:
@@ -129,30 +161,39 @@ def _ldflags() -> str:
 
 
 def _etcd() -> Path:
-    folder = cache() / "etcd" / "bin"
-    found = _found("etcd", folder)
-    if found is not None:
+    folder = cache() / "etcd"
+    if found := _built(folder, "etcd"):
         return found
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as unfinished:
-        made = _unpack_etcd_of_debian(Path(unfinished)) or _build_etcd(Path(unfinished))
-        made.rename(folder / "etcd")
-    return folder / "etcd"
+    if on_path := shutil.which("etcd"):
+        return Path(on_path)
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    with _unfinished(folder) as made:
+        etcd = _unpack_etcd_of_debian(made) or _build_etcd(made)
+        etcd.rename(folder / "bin" / "etcd")
+    return folder / "bin" / "etcd"
 
 
 def _unpack_etcd_of_debian(folder: Path) -> Path | None:
+    """With the machine's lists of packages or, if those do not do, with fresh ones of our own:
+    neither needs root."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return None
-    try:
-        if os.geteuid() == 0:
-            _run(["apt-get", "update", "-qq"], folder)
-        _run(["apt-get", "download", "etcd-server"], folder)
-        package = next(folder.glob("etcd-server_*.deb"))
-        _run(["dpkg-deb", "--extract", str(package), "unpacked"], folder)
-    except (CannotBuildError, StopIteration) as error:
-        _say(f"etcd: no package of Debian's: {error}")
-        return None
-    return folder / "unpacked" / "usr" / "bin" / "etcd"
+    apt = ["apt-get", "-qq", "-o", "APT::Sandbox::User="]
+    own = [*apt, "-o", f"Dir::State={folder / 'state'}", "-o", f"Dir::Cache={folder / 'cache'}"]
+    for needed in ("state/lists/partial", "cache/archives/partial"):
+        (folder / needed).mkdir(parents=True)
+    download = ["download", "etcd-server"]
+    for steps in ([[*apt, *download]], [[*own, "update"], [*own, *download]]):
+        try:
+            for step in steps:
+                _run(step, folder)
+            package = next(folder.glob("etcd-server_*.deb"))
+            _run(["dpkg-deb", "--extract", str(package), "unpacked"], folder)
+        except (CannotBuildError, StopIteration) as error:
+            _say(f"no etcd of Debian's: {error}")
+        else:
+            return folder / "unpacked" / "usr" / "bin" / "etcd"
+    return None
 
 
 def _build_etcd(folder: Path) -> Path:
@@ -168,17 +209,21 @@ def _build_etcd(folder: Path) -> Path:
 
 def _run(command: Sequence[str], folder: Path) -> str:
     environment = {**os.environ, "CGO_ENABLED": "0"}
-    done = subprocess.run(  # noqa: S603 - our own words
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_SECONDS,
-        check=False,
-    )
+    said = " ".join(command[:3])
+    try:
+        done = subprocess.run(  # noqa: S603 - our own words
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotBuildError(f"{said} …: not done in {_BUILD_SECONDS} s") from None
     if done.returncode != 0:
-        raise CannotBuildError(f"{' '.join(command[:3])} …: {done.stderr.strip()[-2000:]}")
+        raise CannotBuildError(f"{said} …: {done.stderr.strip()[-2000:]}")
     return done.stdout
 
 
@@ -186,9 +231,16 @@ def _say(text: str) -> None:
     sys.stderr.write(f"control plane: {text}\n")
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> None:
+    if "--idle" in arguments and hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the compiler, too
     try:
         for program, path in control_plane().items():
             sys.stdout.write(f"{program}: {path}\n")
     except CannotBuildError as error:
-        sys.exit(str(error))
+        sys.exit(f"control plane: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
