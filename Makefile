@@ -22,21 +22,19 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(VENV)/run.stamp
 	@exec $(BIN)/mcpgroup run $(RUN)
 
-# The programs of a control plane are built once, from Go, in the time that nothing else wants; the
-# tests that need them come last. Most tests wait for processes and deadlines, not for a core.
+LINT := $(BIN)/ruff format --check $(SOURCES) && $(BIN)/ruff check $(SOURCES) && $(BIN)/mypy && $(BIN)/lint-imports
+# Most tests wait for processes and deadlines, not for a core.
 PYTEST := $(BIN)/pytest -n 4 --dist worksteal
-test:
-	@$(PYTHON) -m tests.controlplane.binaries --idle >/dev/null & programs=$$!; \
+
+# The programs of a control plane are built once, from Go, in the time that nothing else wants; the
+# tests that need them come last.
+test: $(VENV)/test.stamp
+	$(BIN)/python -m tests.controlplane.binaries --idle >/dev/null & programs=$$!; \
 	trap 'kill $$programs 2>/dev/null' EXIT INT TERM; \
-	$(MAKE) --no-print-directory lint && \
-	$(PYTEST) --ignore=tests/controlplane && \
-	{ wait $$programs; $(PYTEST) tests/controlplane; }
+	$(LINT) && $(PYTEST) --ignore=tests/controlplane && { wait $$programs; $(PYTEST) tests/controlplane; }
 
 lint: $(VENV)/test.stamp
-	$(BIN)/ruff format --check $(SOURCES)
-	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(LINT)
 
 format: $(VENV)/test.stamp
 	$(BIN)/ruff format $(SOURCES)

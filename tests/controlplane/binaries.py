@@ -46,6 +46,14 @@ def cache() -> Path:
     return Path(base) / "mcpgroup" / "build"
 
 
+def are_there() -> bool:
+    """Whether `control_plane` would build nothing."""
+    kubernetes = cache() / f"kubernetes-{KUBERNETES_VERSION}"
+    return all(
+        _built(kubernetes, name) or _kubernetes_on_path(name) for name in KUBERNETES_PROGRAMS
+    ) and bool(_built(cache() / "etcd", "etcd") or shutil.which("etcd"))
+
+
 def control_plane() -> dict[str, Path]:
     """Paths by program name: etcd and `KUBERNETES_PROGRAMS`. Builds what is missing, which takes
     some minutes once; two callers at once wait for each other.

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from tests.controlplane.api import Api
 
+_BUILD_SECONDS = 3600
+
 __all__ = ["no_process_left"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test may have to build the programs, and all others wait for it."""
+    if not os.environ.get("KUBECONFIG") and not binaries.are_there():
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.timeout(_BUILD_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -60,7 +60,9 @@ def finder() -> Running:
 
 
 def test_what_is_missing_is_built_once(fake: Path) -> None:
+    assert not binaries.are_there()
     first = binaries.control_plane()
+    assert binaries.are_there()
     assert first == binaries.control_plane()
     assert builds(fake) == 1
     assert first["kubectl"].read_text().endswith("echo ours\n")
