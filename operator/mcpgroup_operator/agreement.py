@@ -165,9 +165,11 @@ def members_consistent(observed: Observed, now: float) -> Finding:
         return no(Reason.NAME_CONFLICT, listed(conflicts, "; "))
     if silent := [pod for pod in observed.counted if pod.is_silent(now)]:
         return unreachable(silent)
-    if not reports:
-        return unknown(Reason.NOTHING_TO_COMPARE, "no replica tells what its members offer")
-    return yes(Reason.MEMBERS_CONSISTENT)
+    if reports:
+        return yes(Reason.MEMBERS_CONSISTENT)
+    if told(observed.counted):
+        return yes(Reason.NOTHING_TO_COMPARE, "no replica has the newest configuration yet")
+    return unknown(Reason.NOTHING_TO_COMPARE, "no replica tells what its members offer")
 
 
 def _differing(name: str, seen: Sequence[tuple[str, MemberReport]]) -> str:

@@ -174,7 +174,7 @@ class Reporter:
         self._metrics.group(
             key,
             desired=int((group.get("spec") or {}).get("replicas", 0)),
-            ready=sum(1 for row in status["gateways"] if row["ready"]),
+            ready=sum(1 for row in status.get("gateways", ()) if row["ready"]),
             generation=int(generation) if generation.isdigit() else None,
             conditions={
                 name: conditions.status_of(status["conditions"], name) or "Unknown"

@@ -67,13 +67,15 @@ def build_status(
         "endpoint": _endpoint(metadata, spec),
         "state": state,
         "members": _members(reports),
-        "gateways": _rows(observed.pods, before.get("gateways") or [], time),
         "conditions": c.next_conditions(
             before.get("conditions") or [], findings, generation=generation, now=time
         ),
     }
     if observed.config_hash is not None:
         status["configHash"] = observed.config_hash
+    # A list that becomes empty by an apply is not there any more.
+    if rows := _rows(observed.pods, before.get("gateways") or [], time):
+        status["gateways"] = rows
     return status
 
 

@@ -425,6 +425,10 @@ def test_only_the_first_dissenters_are_named() -> None:
                 "search-1 does not answer (no answer within 2 s)",
             ),
         ),
+        (  # a reload is no reason to doubt
+            [pod("search-1", config_hash=OLD_HASH), pod("search-2", config_hash=OLD_HASH)],
+            ("True", "NothingToCompare", "no replica has the newest configuration yet"),
+        ),
         (
             [],
             ("Unknown", "NothingToCompare", "no replica tells what its members offer"),
@@ -574,6 +578,10 @@ def test_the_endpoint_names_the_port_unless_it_is_the_usual_one(
     spec: dict[str, Any], endpoint: str
 ) -> None:
     assert status_of(GOOD, **spec)["endpoint"] == endpoint
+
+
+def test_without_pods_there_are_no_rows_at_all() -> None:
+    assert "gateways" not in status_of(observed())
 
 
 def test_a_pod_that_tells_nothing_has_a_row_that_says_so() -> None:
