@@ -35,9 +35,12 @@ from mcpgroup_operator.watches import Scope, WatchMonitor
 from mcpgroup_operator.workqueue import Workers, WorkQueue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcpgroup_operator.kinds import Kind
     from mcpgroup_operator.polling import Fetch
     from mcpgroup_operator.settings import Settings
+    from mcpgroup_operator.watches import Watch
 
 _WORKERS: Final = 16
 _POLL_TIMEOUT_SECONDS: Final = 2.0
@@ -71,7 +74,7 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
     workers = Workers(queue, work, clock, _WORKERS)
 
     configuration = await connection.load(settings.kubeconfig)
-    credentials = connection.Credentials(configuration)
+    credentials = connection.Credentials(configuration, settings.kubeconfig)
     stack.push_async_callback(credentials.close)
     session = connection.open_session(configuration, credentials)
     stack.push_async_callback(session.close)
@@ -94,14 +97,9 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
         jitter,
         resync_seconds=settings.resync_seconds,
     )
-    loop = asyncio.get_running_loop()
-    monitor = WatchMonitor(
-        scope.watches(),
-        listed=lambda watch: _soon(loop, lister.request, watch),
-        failed=lambda watch: _soon(loop, metrics.watch_failed, watch.kind.plural),
-    )
+    monitor = WatchMonitor(scope.watches())
 
-    def observe(kind: Kind, event: str | None, item: dict[str, Any]) -> None:
+    def observe(kind: Kind, event: str, item: dict[str, Any]) -> None:
         metrics.watch_event(kind.plural)
         change = store.remove if event == "DELETED" else store.put
         for key in change(kind, item):
@@ -113,7 +111,8 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
         monitor,
         client,
         observe,
-        lambda watch: metrics.watch_restarted(watch.kind.plural),
+        _Listener(asyncio.get_running_loop(), lister, metrics),
+        jitter,
         inactivity_seconds=settings.watch_inactivity_seconds,
     )
 
@@ -183,7 +182,23 @@ def _pod_access(settings: Settings, client: Client, stack: contextlib.AsyncExitS
     return access
 
 
-def _soon(loop: asyncio.AbstractEventLoop, call: Any, *arguments: Any) -> None:
+class _Listener:
     """From kopf's thread into ours; nothing more to say once ours has ended."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, *arguments)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, lister: Lister, metrics: Metrics) -> None:
+        self._loop = loop
+        self._lister = lister
+        self._metrics = metrics
+
+    def listed(self, watch: Watch) -> None:
+        self._soon(self._lister.request, watch)
+
+    def failed(self, watch: Watch) -> None:
+        self._soon(self._metrics.watch_failed, watch.kind.plural)
+
+    def restarted(self, watch: Watch) -> None:
+        self._soon(self._metrics.watch_restarted, watch.kind.plural)
+
+    def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)

@@ -6,20 +6,31 @@ runs in, and each loads a configuration of its own: what refreshes a token is bo
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config.config_exception import ConfigException
+from yaml import YAMLError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientSession
+    from aiohttp import (
+        ClientHandlerType,
+        ClientMiddlewareType,
+        ClientRequest,
+        ClientResponse,
+        ClientSession,
+    )
 
 _CONNECTIONS = 100
+_RENEW_SECONDS = 1.0
 
 
 class NoClusterError(Exception):
@@ -43,7 +54,7 @@ async def load(kubeconfig: Path | None) -> Configuration:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
                 client_configuration=configuration
             )
-    except ConfigException as error:
+    except (ConfigException, OSError, ValueError, YAMLError) as error:
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "this is no pod (--kubeconfig FILE?)"
         raise NoClusterError(f"{where}: {error}") from error
     configuration.connection_pool_maxsize = _CONNECTIONS
@@ -55,14 +66,35 @@ async def load(kubeconfig: Path | None) -> Configuration:
 class Credentials:
     """What makes a request ours: a bearer token that may change, or nothing beyond TLS."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        kubeconfig: Path | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._configuration = configuration
+        self._kubeconfig = kubeconfig
+        self._clock = clock
         self._api = ApiClient(configuration)
+        self._renewed = clock()
+        self._renewing = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
         """To be sent with a request made now."""
         headers: dict[str, str] = {}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         return headers
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        """Reads again where a token came from, once a second at most, after the API server refused
+        what is in `refused`. Whether there is another one now."""
+        async with self._renewing:
+            if self._clock() - self._renewed >= _RENEW_SECONDS:
+                self._renewed = self._clock()
+                with contextlib.suppress(NoClusterError):  # it is being written
+                    fresh = await load(self._kubeconfig)
+                    self._configuration.api_key = fresh.api_key
+            return await self.headers() != refused
 
     async def close(self) -> None:
         """Close what reading a token may have opened."""
@@ -78,18 +110,19 @@ class _Sessions(RESTClientObject):
 
 
 def open_session(
-    configuration: Configuration,
-    credentials: Credentials,
-    observed: Callable[[ClientRequest, ClientResponse], None] | None = None,
+    configuration: Configuration, credentials: Credentials, *outer: ClientMiddlewareType
 ) -> ClientSession:
-    """A session whose every request carries fresh credentials. `observed` sees each answer once
-    its headers are there. Must be called in the loop that uses the session."""
+    """A session whose every request carries fresh credentials; `outer` middlewares see it before.
+    Must be called in the loop that uses the session."""
 
     async def authenticate(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-        request.headers.update(await credentials.headers())
+        sent = await credentials.headers()
+        request.headers.update(sent)
         response = await handler(request)
-        if observed is not None:
-            observed(request, response)
+        if response.status == 401 and await credentials.renew(sent):
+            response.release()
+            request.headers.update(await credentials.headers())
+            response = await handler(request)
         return response
 
-    return _Sessions(configuration).session([authenticate])
+    return _Sessions(configuration).session([*outer, authenticate])

@@ -1,8 +1,8 @@
 """kopf as the informer: every event of a watched kind, handed over to our loop.
 
-kopf runs in a thread with a loop of its own. When it ends it cancels every task of its loop, and
-when one of its watches dies it does not say so: apart from ours it can be stopped and started
-again without anything else noticing. Nothing but this module and its thread knows kopf.
+kopf runs in a thread with a loop of its own, because when it ends it cancels every task of its
+loop. `traffic` keeps it from losing watches; should it lose one all the same, it is stopped and
+started again without anything else noticing. Nothing but this module and its thread knows kopf.
 """
 
 from __future__ import annotations
@@ -11,35 +11,38 @@ import asyncio
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import kopf
 
 from mcpgroup_operator import connection, errors
 from mcpgroup_operator.kinds import GROUP, OWNED_AND_WATCHED, WATCHED
 from mcpgroup_operator.names import GROUP_LABEL
+from mcpgroup_operator.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from random import Random
 
     from mcpgroup_operator.client import Client
     from mcpgroup_operator.kinds import Kind
-    from mcpgroup_operator.watches import Scope, Watch, WatchMonitor
+    from mcpgroup_operator.watches import Scope, Watch, WatchListener, WatchMonitor
 
 _LOG: Final = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 1.0
 _SERVED_SECONDS: Final = 2.0
-_MAX_PAUSE_SECONDS: Final = 60.0
+_MAX_PAUSE_SECONDS: Final = 10.0
 _STEADY_SECONDS: Final = 300.0
 _SERVER_TIMEOUT_SECONDS: Final = 300
-_PAGE: Final = 500
+# With pauses of `traffic`, which has deadlines of its own.
+_REQUEST_SECONDS: Final = 120.0
 
 
 class Informer:
-    """`on_event(kind, type, object)` is called in the loop that runs `run`, with the type None
-    for what kopf found when it listed; `on_restart(watch)` when a watch had to be brought back."""
+    """`on_event(kind, type, object)` is called in our loop, `listener` in kopf's."""
 
     def __init__(
         self,
@@ -47,8 +50,9 @@ class Informer:
         scope: Scope,
         monitor: WatchMonitor,
         client: Client,
-        on_event: Callable[[Kind, str | None, dict[str, Any]], None],
-        on_restart: Callable[[Watch], None],
+        on_event: Callable[[Kind, str, dict[str, Any]], None],
+        listener: WatchListener,
+        random: Random,
         *,
         inactivity_seconds: float,
     ) -> None:
@@ -57,7 +61,8 @@ class Informer:
         self._monitor = monitor
         self._client = client
         self._on_event = on_event
-        self._on_restart = on_restart
+        self._listener = listener
+        self._random = random
         self._inactivity_seconds = inactivity_seconds
 
     async def run(self) -> None:
@@ -67,11 +72,9 @@ class Informer:
             await self._until_groups_are_served()
             started = asyncio.get_running_loop().time()
             self._monitor.started()
-            broken = await self._run_once()
-            for watch, reason in broken.items():
-                where = watch.namespace or "all namespaces"
-                _LOG.warning("watch of %s in %s: %s", watch.kind.resource, where, reason)
-                self._on_restart(watch)
+            for watch, reason in (await self._run_once()).items():
+                _LOG.warning("%s: %s; the informer starts again", watch, reason)
+                self._listener.restarted(watch)
             steady = asyncio.get_running_loop().time() - started > _STEADY_SECONDS
             pause = 0.5 if steady else min(pause * 2, _MAX_PAUSE_SECONDS)
             await asyncio.sleep(pause)
@@ -113,9 +116,8 @@ class Informer:
                     async with asyncio.timeout(_CHECK_SECONDS):
                         await ended.wait()
                 except TimeoutError:
-                    broken = self._monitor.broken(3 * self._inactivity_seconds)
-                    if broken:
-                        return broken
+                    if lost := self._monitor.lost(3 * self._inactivity_seconds):
+                        return lost
                 else:
                     return dict.fromkeys(self._scope.watches(), "the informer ended")
         finally:
@@ -128,13 +130,20 @@ class Informer:
 
     async def _kopf(self, ours: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
         configuration = await connection.load(self._kubeconfig)
-        credentials = connection.Credentials(configuration)
+        credentials = connection.Credentials(configuration, self._kubeconfig)
+        traffic = Traffic(
+            self._monitor,
+            self._listener,
+            self._random,
+            inactivity_seconds=self._inactivity_seconds,
+            prefix=urlsplit(configuration.host).path,
+        )
         registry = kopf.OperatorRegistry()
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            # kopf closes a session that the API server refused, and asks for another one.
-            session = connection.open_session(configuration, credentials, self._monitor.observed)
+            # kopf closes a session that broke in some ways, and asks for another one.
+            session = connection.open_session(configuration, credentials, traffic)
             return kopf.AiohttpSession(server=configuration.host, aiohttp_session=session)
 
         for kind in WATCHED:
@@ -174,13 +183,13 @@ def _settings(scope: Scope, inactivity_seconds: float) -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.process.ultimate_exiting_timeout = None
-    settings.networking.request_timeout = 30
+    settings.networking.request_timeout = _REQUEST_SECONDS
     settings.networking.connect_timeout = 5
-    settings.networking.error_backoffs = (0.5, 1, 2, 4)
+    settings.networking.error_backoffs = ()
     settings.watching.server_timeout = _SERVER_TIMEOUT_SECONDS
     settings.watching.inactivity_timeout = inactivity_seconds
-    settings.watching.chunk_size = _PAGE
-    # A task for each object that changed, kept for the next change: thousands after a list.
+    settings.watching.chunk_size = 1
+    # A task for each object that changed, kept for the next change.
     settings.queueing.idle_timeout = 0.1
     settings.queueing.exit_timeout = 0.1
     for kind in OWNED_AND_WATCHED:

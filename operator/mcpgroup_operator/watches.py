@@ -1,39 +1,25 @@
 """Whether every watch still hears something.
 
-kopf reconnects a watch that is silent, but it loses one for good when the server puts an error
-into the stream or refuses a kind for longer than its retries last, and it tells nobody. What
-passes through its HTTP session tells: each list, each watch, each piece of its stream.
-
-Written by the loop that kopf runs in and read by ours; every value is replaced as a whole.
+Everything that passes between kopf and the API server is told here (`traffic`): what is asked, what
+fails, each piece of a stream. Written by the loop that kopf runs in and read by ours; every value
+is replaced as a whole.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from mcpgroup_operator.kinds import GROUP, WATCHED, Kind
 from mcpgroup_operator.names import GROUP_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from aiohttp import ClientRequest, ClientResponse
-
-_PATH: Final = re.compile(
-    r"^/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)"
-    r"(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)$"
-)
-_KINDS: Final = {(kind.group, kind.plural): kind for kind in WATCHED}
-_ERROR: Final = b'"type":"ERROR"'
-_EXPIRED: Final = b'"code":410'
+    from collections.abc import Callable, Iterable
 
 UNANSWERED_SECONDS: Final = 15.0
-"""kopf asks again within seconds, whatever happens: a watch that nobody has asked for during so
-long has no task any more."""
+"""kopf asks again at once, whatever happens: a watch that nobody has asked for during so long has
+no task any more."""
 
 
 class Watch(NamedTuple):
@@ -41,6 +27,9 @@ class Watch(NamedTuple):
 
     kind: Kind
     namespace: str | None
+
+    def __str__(self) -> str:
+        return f"watch of {self.kind.resource} in {self.namespace or 'all namespaces'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +48,48 @@ class Scope:
         return self.group_selector if kind is GROUP else GROUP_LABEL
 
 
+class WatchListener(Protocol):
+    """Told, in kopf's loop, what happens to watches."""
+
+    def listed(self, watch: Watch) -> None:
+        """kopf takes note of everything from now on: what was before is to be listed."""
+
+    def failed(self, watch: Watch) -> None:
+        """A list or a watch was refused or not answered."""
+
+    def restarted(self, watch: Watch) -> None:
+        """A stream broke off, or was given up because it was silent."""
+
+
 @dataclass(slots=True)
-class _State:
+class WatchState:
+    """Times are of a monotonic clock."""
+
     heard: float
-    """When something came last: a list, the head of a stream, an event, a bookmark."""
-    open_streams: int = 0
-    asked: float = 0.0
-    """When kopf asked last, or its last stream ended."""
-    fault: str = ""
+    """When something came last: the head of a list or stream, an event, a bookmark."""
+    asked: float
+    """When a request was last sent, or ended, well or not."""
+    requests: int = 0
+    """How many are under way, waiting for their time included, and how many streams are open."""
 
 
 class WatchMonitor:
-    """`listed` is called, in kopf's loop, each time kopf has listed a kind anew."""
+    """Ages of watches, and which of them nobody asks for any more."""
 
     def __init__(
-        self,
-        watches: Iterable[Watch],
-        listed: Callable[[Watch], None],
-        failed: Callable[[Watch], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, watches: Iterable[Watch], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
-        self._listed = listed
-        self._failed = failed
-        self._states = {watch: _State(clock(), asked=clock()) for watch in watches}
+        self._states = {watch: WatchState(clock(), clock()) for watch in watches}
+
+    def __contains__(self, watch: object) -> bool:
+        return watch in self._states
 
     def started(self) -> None:
         """kopf starts (anew): everything is given time again."""
         now = self._clock()
         for watch in self._states:
-            self._states[watch] = _State(self._states[watch].heard, asked=now)
+            self._states[watch] = WatchState(self._states[watch].heard, now)
 
     def age(self, watch: Watch) -> float:
         """Seconds since something was heard on this watch."""
@@ -98,74 +99,36 @@ class WatchMonitor:
         """`age` of all."""
         return {watch: self.age(watch) for watch in self._states}
 
-    def broken(self, silence_seconds: float) -> dict[Watch, str]:
+    def lost(self, silence_seconds: float) -> dict[Watch, str]:
         """Watches that will not come back by themselves, and why."""
         now = self._clock()
         found = {}
         for watch, state in self._states.items():
-            if state.fault:
-                found[watch] = state.fault
-            elif not state.open_streams and now - state.asked > UNANSWERED_SECONDS:
+            if not state.requests and now - state.asked > UNANSWERED_SECONDS:
                 found[watch] = "its task ended"
             elif now - max(state.heard, state.asked) > silence_seconds:
                 found[watch] = f"silent for {now - state.heard:.0f} s"
         return found
 
-    def observed(self, request: ClientRequest, response: ClientResponse) -> None:
-        """An answer to a request of kopf's has begun."""
-        watch = self._watch(request.url.raw_path)
-        if watch is None:
-            return
+    # --- told by the traffic
+
+    def begin(self, watch: Watch) -> WatchState:
+        """A request begins; what it returns is for `end`, once."""
         state = self._states[watch]
+        state.requests += 1
         state.asked = self._clock()
-        if response.status >= 400:
-            self._failed(watch)
-            return
-        state.heard = self._clock()
-        if request.url.query.get("watch") == "true":
-            # aiohttp has no hook for the pieces of a stream; kopf reads by `iter_chunked` alone.
-            response.content = _Heard(response.content, self, state)  # type: ignore[assignment]
-        elif "continue" not in request.url.query:
-            self._listed(watch)
+        return state
 
-    def piece(self, state: Any, piece: bytes) -> None:
-        """A part of a stream. An error in it ends the watch for good, but that its version is
-        too old, after which kopf lists again."""
-        state.heard = self._clock()
-        if _ERROR in piece and _EXPIRED not in piece:
-            state.fault = "the API server put an error into the stream"
+    def sent(self, watch: Watch) -> None:
+        """It is sent now, perhaps after a pause."""
+        self._states[watch].asked = self._clock()
 
-    def stream_ended(self, state: Any) -> None:
-        """Whatever the reason."""
-        state.open_streams -= 1
-        state.asked = self._clock()
+    def hear(self, watch: Watch) -> None:
+        """Something came."""
+        self._states[watch].heard = self._clock()
 
-    def _watch(self, path: str) -> Watch | None:
-        matched = _PATH.match(path)
-        if matched is None:
-            return None
-        kind = _KINDS.get((matched["group"] or "", matched["plural"]))
-        namespace = unquote(matched["namespace"]) if matched["namespace"] else None
-        watch = Watch(kind, namespace) if kind is not None else None
-        return watch if watch in self._states else None
-
-
-class _Heard:
-    """The content of a watch, listened to on its way to kopf."""
-
-    def __init__(self, content: Any, monitor: WatchMonitor, state: _State) -> None:
-        self._content = content
-        self._monitor = monitor
-        self._state = state
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._content, name)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        self._state.open_streams += 1
-        try:
-            async for piece in self._content.iter_chunked(size):
-                self._monitor.piece(self._state, piece)
-                yield piece
-        finally:
-            self._monitor.stream_ended(self._state)
+    def end(self, begun: WatchState) -> None:
+        """A request, and the stream that it opened, ended. One of an earlier kopf does not
+        matter."""
+        begun.requests -= 1
+        begun.asked = self._clock()
