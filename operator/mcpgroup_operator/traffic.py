@@ -266,7 +266,7 @@ async def _lines(content: Any, size: int) -> AsyncIterator[bytes]:
     async for piece in content.iter_chunked(size):
         lines = (rest + piece).split(b"\n")
         rest = lines.pop()
-        for line in lines:
+        for line in filter(None, lines):
             yield line + b"\n"
 
 
