@@ -45,14 +45,14 @@ def shared_plane(folder: Path) -> Iterator[Path]:
     with (folder / "starting").open("w") as starting, (folder / "users").open("w") as users:
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)  # waits for a keeper that is about to end
-        if not _is_kept(folder):
+        if not is_kept(folder):
             (folder / "ready").unlink(missing_ok=True)
             _start_keeper(folder)
         fcntl.flock(starting, fcntl.LOCK_UN)
         yield Path((folder / "ready").read_text())
 
 
-def _is_kept(folder: Path) -> bool:
+def is_kept(folder: Path) -> bool:
     """Whether there is a keeper that is ready, and was not killed."""
     with (folder / "kept").open("w") as kept:
         return (folder / "ready").exists() and not _nobody_holds(kept)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.controlplane.shared import shared_plane
+from tests.controlplane.shared import is_kept, shared_plane
 from tests.harness.processes import ROOT, alive, until
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ async def test_programs_end_with_a_killed_keeper_and_the_next_user_starts_others
 
     first = await asyncio.to_thread(use_one_and_kill_its_keeper)
     await until(lambda: not alive(first), what="the programs ended")
+    await until(lambda: not is_kept(tmp_path / "shared"), what="the keeper's files were closed")
     second = await asyncio.to_thread(use_one_and_kill_its_keeper)
     assert not set(first) & set(second)
     await until(lambda: not alive(second), what="the programs ended")
