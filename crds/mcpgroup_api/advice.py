@@ -26,6 +26,7 @@ def warnings(group: McpServerGroup) -> list[Advice]:
     """Everything worth telling about a valid group, in the order of the manifest."""
     spec = group.spec
     found = [*_ignored_by_strategy(spec), *_isolation(spec), *_times(spec), *_variables(spec)]
+    found += _ignored_by_network_policy(spec)
     return [Advice(("spec", *path), text) for path, text in found]
 
 
@@ -46,6 +47,19 @@ def _ignored_by_strategy(spec: McpServerGroupSpec) -> _Found:
             )
     if "consistent_hash" in spec.model_fields_set and spec.strategy != "ConsistentHash":
         yield ("consistentHash",), f"has no effect with strategy {spec.strategy}"
+
+
+def _ignored_by_network_policy(spec: McpServerGroupSpec) -> _Found:
+    policy = spec.network_policy
+    if policy.enabled:
+        return
+    for name, said in [
+        ("egress", policy.egress),
+        ("from", policy.from_),
+        ("metricsFrom", policy.metrics_from),
+    ]:
+        if said:
+            yield ("networkPolicy", name), "has no effect without networkPolicy.enabled: true"
 
 
 def _isolation(spec: McpServerGroupSpec) -> _Found:

@@ -113,6 +113,7 @@ ACCEPTED: list[Case] = [
                 {"name": "Authorization", "valueFrom": SECRET},
                 {"name": "X-Team", "value": "search"},
             ],
+            forwardHeaders=["X-Request-ID", "Accept-Language"],
             tls={"caSecretRef": {"name": "ca", "key": "ca.crt"}, "insecureSkipVerify": True},
         ),
     ),
@@ -214,6 +215,26 @@ REJECTED: list[Case] = [
         "a header of the protocol",
         http(headers=[{"name": "MCP-Session-Id", "value": "1"}]),
         (f"{M}.http.headers[0].name", "does not make itself"),
+    ),
+    *[
+        rejected(
+            f"forwarding {what}",
+            http(headers=[{"name": "X-A", "value": "1"}], forwardHeaders=names),
+            (f"{M}.http.forwardHeaders[{len(names) - 1}]", text),
+        )
+        for what, names, text in [
+            ("one header twice, written differently", ["X-B", "x-b"], "unique without regard"),
+            ("a header of the protocol", ["mcp-Session-id"], "makes itself"),
+            ("credentials", ["X-B", "Authorization"], "neither a credential"),
+            ("cookies", ["cookie"], "neither a credential"),
+            ("a header that is set, too", ["x-a"], "nor one of headers"),
+            ("a header without a name", [""], "name of an HTTP header"),
+        ]
+    ],
+    rejected(
+        "seventeen headers to forward",
+        http(forwardHeaders=[f"X-{n}" for n in range(17)]),
+        (f"{M}.http.forwardHeaders", "at most 16"),
     ),
     rejected(
         "a header value that would end the line",

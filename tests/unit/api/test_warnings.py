@@ -47,6 +47,18 @@ def test_a_hash_key_without_the_strategy_is_told() -> None:
     assert told(consistentHash={"key": "Session"}, strategy="ConsistentHash") == []
 
 
+def test_a_network_policy_that_is_not_made_is_told() -> None:
+    said = {"egress": True, "from": [{"podSelector": {}}], "metricsFrom": [{"podSelector": {}}]}
+
+    assert [path for path, _ in told(networkPolicy=said)] == [
+        "spec.networkPolicy.egress",
+        "spec.networkPolicy.from",
+        "spec.networkPolicy.metricsFrom",
+    ]
+    assert told(networkPolicy={**said, "enabled": True}) == []
+    assert told(networkPolicy={"egress": False, "from": []}) == []
+
+
 def test_one_member_may_isolate_sessions_and_several_are_told() -> None:
     alone = member(isolation="PerSession")
     assert told(members=[alone, member("b")]) == []
