@@ -7,6 +7,7 @@ at the end is left out. Nothing in a value is expanded, and no value stands in a
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -91,6 +92,17 @@ class SecretFiles:
                 except SecretError:
                     found[f"{reference.name}/{reference.key}"] = None
         return list(found)
+
+    def fingerprint(self, member: Member) -> str | None:
+        """Equal for equal values of all that the member refers to; None while one is missing."""
+        state = hashlib.sha256()
+        for reference in references(member):
+            try:
+                value = self.read(reference)
+            except SecretError:
+                return None
+            state.update(b"%d:" % len(value) + value)
+        return state.hexdigest()
 
     def _text(self, reference: SecretKeyRef) -> str:
         try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_gateway.manifest.faults import Path
 
-__all__ = ["MAX_BYTES", "Fault", "Manifest", "ManifestError", "load", "read"]
+__all__ = ["MAX_BYTES", "STDIN", "Fault", "Manifest", "ManifestError", "load", "read"]
 
 STDIN: Final = "-"
 

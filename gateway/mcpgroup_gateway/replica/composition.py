@@ -25,7 +25,6 @@ from mcpgroup_gateway.operations import Operations
 from mcpgroup_gateway.replica.admin_token import AdminToken
 from mcpgroup_gateway.replica.draining import drain
 from mcpgroup_gateway.replica.recording import Recording
-from mcpgroup_gateway.replica.secret_watch import SecretWatch
 from mcpgroup_gateway.replica.upkeep import Upkeep
 from mcpgroup_gateway.secret_files import SecretFiles
 from mcpgroup_gateway.serving.catalogues import EVERYBODY, Audience, Catalogues
@@ -35,6 +34,7 @@ from mcpgroup_gateway.serving.policies import group_policy
 from mcpgroup_gateway.serving.reload import Reload
 from mcpgroup_gateway.serving.rollout import Rollout
 from mcpgroup_gateway.serving.roster import Roster, is_awaited
+from mcpgroup_gateway.serving.secret_watch import SecretWatch
 from mcpgroup_gateway.serving.service import GroupService
 from mcpgroup_gateway.serving.sessions import SessionTable
 from mcpgroup_gateway.serving.status import ConfigState, FrontState, StatusReport
@@ -119,10 +119,17 @@ class Replica:
             wall_clock=time.time,
             hide=recording.redactor.text,
         )
-        self.rollout = Rollout(self.context, self.roster, group, applied=self._applied)
+        self.rollout = Rollout(
+            self.context,
+            self.roster,
+            group,
+            fingerprint=self._secrets.fingerprint,
+            applied=self._applied,
+        )
         self.reload = Reload(
             options.manifest_path,
             self.rollout,
+            SecretWatch(self._secrets, self.context, self._config, self.rollout),
             self._config,
             self.records,
             rendered=options.ignore_unknown_keys,
@@ -156,12 +163,8 @@ class Replica:
         self.admin_url = f"http://{_authority(self.options.admin_host, site.port)}/"
         self._started = True
         self.reload.tell_ignored()
-        self._upkeep.start(
-            SecretWatch(self._secrets, self.context, self._config, lambda: self.rollout.group),
-            starts_members=lambda: self.rollout.group.spec.start_members,
-        )
-        if self.options.manifest_path != "-":
-            self.reload.start()
+        self._upkeep.start(starts_members=lambda: self.rollout.group.spec.start_members)
+        self.reload.start()
 
     async def drain(self) -> None:
         """After SIGTERM: serve what comes, end what runs, then return."""

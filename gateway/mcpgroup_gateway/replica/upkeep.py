@@ -12,7 +12,6 @@ from mcpgroup_gateway.telemetry.metrics import watch_loop_lag
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcpgroup_gateway.replica.secret_watch import SecretWatch
     from mcpgroup_gateway.serving.context import Context
     from mcpgroup_gateway.telemetry.metrics import Metrics
 
@@ -36,12 +35,11 @@ class Upkeep:
         self._metrics = metrics
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, secrets: SecretWatch, *, starts_members: Callable[[], bool]) -> None:
+    def start(self, *, starts_members: Callable[[], bool]) -> None:
         context = self._context
         self._tasks = [
             asyncio.create_task(watch_loop_lag(self._metrics), name="loop lag"),
             asyncio.create_task(context.subscriptions.run(), name="subscriptions"),
-            asyncio.create_task(secrets.run(), name="watch secrets"),
             asyncio.create_task(self._first_readiness(starts_members), name="first readiness"),
             asyncio.create_task(
                 _each(_EXPIRE_SECONDS, self._expire, "the expiry of upstream sessions failed"),

@@ -1,4 +1,5 @@
-"""Watches the manifest's content and has each valid change carried out (DESIGN section 8)."""
+"""Watches the content of the manifest and of Secrets, and has each valid change carried out
+(DESIGN section 8)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.manifest import Manifest
     from mcpgroup_gateway.serving.records import Records
     from mcpgroup_gateway.serving.rollout import Rollout
+    from mcpgroup_gateway.serving.secret_watch import SecretWatch
     from mcpgroup_gateway.serving.status import ConfigState
 
 _log = logging.getLogger(__name__)
@@ -28,18 +30,22 @@ _MAX_TEXT = 1000
 
 
 class Reload:
-    """Owns two tasks: one looks at the file, one carries a change out, which may take its time.
+    """Owns two tasks: one looks at files, one carries a change out, which may take its time.
 
     What serves and what was refused is told in `config`. A change of the file gives up the one
     before it that is still being carried out; an invalid file does not. The file may be a link
-    that is made to point elsewhere, as in a volume of Kubernetes: only content counts. `rendered`:
-    see `manifest`.
+    that is made to point elsewhere, as in a volume of Kubernetes: only content counts. Standard
+    input is read once. `rendered`: see `manifest`.
+
+    Members whose Secrets have new values are replaced in the same way; when the replacements do not
+    become ready, the old ones serve on, and event and log say so.
     """
 
     def __init__(
         self,
         path: str,
         rollout: Rollout,
+        secrets: SecretWatch,
         config: ConfigState,
         records: Records,
         *,
@@ -48,6 +54,7 @@ class Reload:
         self._path = path
         self._rendered = rendered
         self._rollout = rollout
+        self._secrets = secrets
         self._config = config
         self._records = records
         self._seen = config.digest
@@ -57,9 +64,10 @@ class Reload:
         self._watching: asyncio.Task[None] | None = None
         self._changing: asyncio.Task[None] | None = None
         self._changing_to = ""
+        self._is_renewing = False
 
     def start(self) -> None:
-        """Watch the file from now on."""
+        """Watch the files from now on."""
         self._watching = asyncio.create_task(self._watch(), name="watch manifest")
 
     def stop(self) -> None:
@@ -76,12 +84,29 @@ class Reload:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                await self._look()
-            except Exception:  # noqa: BLE001 - logged; whatever is wrong, the next look may be right
-                _log.exception("the manifest could not be looked at")
+            for look in (self._look, self._look_at_secrets):
+                try:
+                    await look()
+                except Exception:  # noqa: BLE001 - logged; the next look may be right
+                    _log.exception("the manifest and its Secrets could not be looked at")
+
+    async def _look_at_secrets(self) -> None:
+        rotated = await self._secrets.look()
+        if not rotated:
+            return
+        to = f"new values of Secrets: {sorted(rotated.items())}"
+        if self._changing_to == to:
+            return  # that is being done, or cannot be done
+        if self._changing is not None and not self._changing.done():
+            if not self._is_renewing:
+                return  # first the change of the file
+            await self._give_up()
+        self._changing_to, self._is_renewing = to, True
+        self._changing = asyncio.create_task(self._renew(sorted(rotated)), name="renew members")
 
     async def _look(self) -> None:
+        if self._path == manifest.STDIN:
+            return
         content = await asyncio.to_thread(_content, self._path)
         if content == self._seen:
             return
@@ -103,7 +128,7 @@ class Reload:
             self._tell()  # it was unreadable or invalid for a moment
             return
         await self._give_up()
-        self._changing_to = loaded.digest
+        self._changing_to, self._is_renewing = loaded.digest, False
         self._changing = asyncio.create_task(self._change(loaded), name="roll out")
 
     def _refuse(self, reason: str) -> None:
@@ -152,6 +177,25 @@ class Reload:
         self.tell_ignored()
         for note in loaded.for_pods:
             _log.info("%s", note.at(loaded.source))
+
+    async def _renew(self, members: list[str]) -> None:
+        """What serves, with the values of today."""
+        events, digest = self._records.events, self._config.digest
+        because = f"new values of Secrets for {', '.join(members)}"
+
+        def stuck(reason: str) -> None:
+            text = f"{because}: none of the new ones became ready: {reason}"
+            _log.warning("%s", text)
+            events.config(to="failed", reason=text, hash=digest)
+
+        try:
+            await self._rollout.apply(self._rollout.group, stuck)
+        except Exception:  # noqa: BLE001 - logged and told; what serves serves on
+            _log.exception("new values of Secrets could not be applied")
+            events.config(to="failed", reason=f"{because}: an internal error", hash=digest)
+            return
+        self._changing_to = ""
+        events.config(to="applied", reason=because, hash=digest)
 
     def _failed(self, loaded: Manifest, reason: str) -> None:
         self._stuck = reason

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.api.cases import SECRET, Case
 
-from mcpgroup_api import EnvVariable, Header, McpServerGroup, SecretKeyRef
+from mcpgroup_api import EnvVariable, Header, McpServerGroup, Member, SecretKeyRef
 from mcpgroup_gateway.secret_files import MAX_BYTES, SecretError, SecretFiles
 from mcpgroup_gateway.telemetry.redaction import Redactor
 
@@ -144,3 +144,24 @@ def test_everything_that_is_missing_is_listed_once_in_order(folder: Path) -> Non
     group = McpServerGroup.model_validate(Case("", {"members": members}).data())
 
     assert SecretFiles(folder).missing(group) == ["ca/ca.crt", "search/gone"]
+
+
+def test_a_fingerprint_is_that_of_all_values_and_none_while_one_is_missing(folder: Path) -> None:
+    def member(*keys: str) -> Member:
+        env = [
+            {"name": f"V{at}", "valueFrom": {"secretKeyRef": {"name": "search", "key": key}}}
+            for at, key in enumerate(keys)
+        ]
+        return Member.model_validate({"name": "a", "stdio": {"command": ["x"], "env": env}})
+
+    files = SecretFiles(folder)
+    for key, value in (("one", b"ab"), ("two", b"c"), ("three", b"a"), ("four", b"bc")):
+        (folder / "search" / key).write_bytes(value)
+    prints = [files.fingerprint(member(*keys)) for keys in (("one", "two"), ("three", "four"))]
+    assert len({*prints, files.fingerprint(member())}) == 3
+    assert files.fingerprint(member("one", "gone")) is None
+    before = files.fingerprint(member("one"))
+    (folder / "search" / "one").write_bytes(b"abc")
+    assert files.fingerprint(member("one")) not in (None, before)
+    assert SecretFiles(None).fingerprint(member("one")) is None
+    assert SecretFiles(None).fingerprint(member()) is not None

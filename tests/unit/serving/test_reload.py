@@ -34,13 +34,18 @@ class Stage:
         self.fault: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.group = SimpleNamespace(metadata=SimpleNamespace(name="g"))
+        self.group = SimpleNamespace(metadata=SimpleNamespace(name="g"), content=OLD)
         self.config = ConfigState(digest_of(OLD), None, 0.0)
         records = SimpleNamespace(
             metrics=SimpleNamespace(config_reloaded=self.told.append),
             events=SimpleNamespace(config=lambda *, to, **_: self.told.append(f"event {to}")),
         )
-        self.reload = Reload("file", self, self.config, records)  # type: ignore[arg-type]
+        self.rotated: dict[str, str] = {}
+        self.reload = Reload("file", self, self, self.config, records)  # type: ignore[arg-type]
+
+    async def look(self) -> dict[str, str]:
+        """Of the Secrets."""
+        return self.rotated
 
     async def apply(self, group: Any, stuck: Callable[[str], None]) -> None:
         self.under_way.append(group.content)
@@ -50,6 +55,7 @@ class Stage:
         if self.fault is not None:
             raise self.fault
         self.applied.append(group.content)
+        self.rotated = {}
 
 
 def digest_of(content: bytes) -> str:
@@ -193,3 +199,58 @@ async def test_unknown_fields_are_told_once_and_again_when_they_are_others(
         ("spec.new, spec.members[0].newer",),
         ("spec.new",),
     ]
+
+
+async def test_members_are_replaced_once_when_their_secrets_have_other_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with staged(monkeypatch) as stage:
+        before = (stage.config.digest, stage.config.loaded_at)
+        stage.rotated = {"a": "2"}
+        await reached(lambda: bool(stage.applied))
+        await reached(lambda: stage.told == ["event applied"])
+        assert (stage.config.digest, stage.config.loaded_at) == before
+    assert stage.under_way == [OLD]
+
+
+async def test_a_value_with_which_nothing_starts_is_given_up_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with staged(monkeypatch) as stage:
+        stage.gate.clear()
+        stage.rotated = {"a": "bad"}
+        await reached(lambda: stage.told == ["event failed"])
+        assert stage.config.rejected is None  # there is nothing wrong with the file
+        stage.rotated = {"a": "good"}
+        await reached(lambda: len(stage.under_way) == 2)
+        stage.gate.set()
+        await reached(lambda: stage.told[-1] == "event applied")
+    assert stage.applied == [OLD]
+
+
+async def test_a_change_of_the_file_goes_before_new_values_of_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with staged(monkeypatch) as stage:
+        stage.gate.clear()
+        stage.rotated = {"a": "2"}
+        await reached(lambda: stage.under_way == [OLD])
+        stage.content = b"name: g 2"
+        await reached(lambda: stage.under_way[1:] == [b"name: g 2"])
+        stage.rotated = {"a": "3"}
+        await asyncio.sleep(0.05)  # nothing is to happen: five looks
+        assert len(stage.under_way) == 2
+        stage.gate.set()
+        await reached(lambda: stage.applied == [b"name: g 2"])
+
+
+async def test_new_values_that_cannot_be_applied_are_tried_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with staged(monkeypatch) as stage:
+        stage.fault = RuntimeError("a bug")
+        stage.rotated = {"a": "2"}
+        await reached(lambda: "event failed" in stage.told)
+        await asyncio.sleep(0.05)  # nothing is to happen: five looks
+        assert stage.told == ["event failed"]
+    assert "a bug" in caplog.text
