@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from mcpgroup_operator.names import selector
 from mcpgroup_operator.reports import Poll
 
 if TYPE_CHECKING:
@@ -108,6 +109,13 @@ class Observed:
         """Seconds until the status changes by the passing of time alone; None when it will not."""
         waits = [wait for pod in self.pods if (wait := pod.silence_in(now)) is not None]
         return min(waits, default=None)
+
+
+def is_gateway(pod: Mapping[str, Any], group: str) -> bool:
+    """Whether the group's Service leads to this pod: the label of the group alone, which all that
+    belongs to it carries, makes no gateway."""
+    labels = pod["metadata"].get("labels") or {}
+    return selector(group).items() <= labels.items()
 
 
 def observe_pod(pod: Mapping[str, Any], poll: Poll | None) -> ObservedPod:

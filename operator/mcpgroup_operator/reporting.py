@@ -13,10 +13,10 @@ from mcpgroup_api import config_hash
 from mcpgroup_operator import conditions, errors, names
 from mcpgroup_operator.events import Notice, event, managed_by_other, transitions
 from mcpgroup_operator.kinds import CONFIG_MAP, DEPLOYMENT, GROUP, POD
-from mcpgroup_operator.observation import Observed, observe_pod
+from mcpgroup_operator.observation import Observed, is_gateway, observe_pod
 from mcpgroup_operator.polling import Target
 from mcpgroup_operator.status import build_status
-from mcpgroup_operator.throttle import StatusThrottle
+from mcpgroup_operator.throttle import EventBudget, StatusThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,12 +58,13 @@ class Reporter:
         self._clock = clock
         self._wall_clock = wall_clock
         self._throttle: StatusThrottle[Key] = StatusThrottle()
+        self._budget: EventBudget[Key] = EventBudget()
         self._told_of_others: set[str] = set()
         self._config_hashes: dict[Key, str] = {}
 
     def observe(self, key: Key, accepted: Finding) -> Observed:
         """What is known of a group now; its pods are polled from here on."""
-        pods = list(self._store.children(key, POD))
+        pods = [pod for pod in self._store.children(key, POD) if is_gateway(pod, key.name)]
         self._poller.set_pods(key, [t for pod in pods if (t := _target(pod)) is not None])
         name = names.child(key.name)
         config_map = self._store.child(CONFIG_MAP, key.namespace, name)
@@ -103,7 +104,7 @@ class Reporter:
         await self._write(key, group, status)
         self._throttle.written(key, self._clock())
         before = previous.get("conditions") or []
-        await self._post(group, transitions(before, status["conditions"]))
+        await self._post(key, group, transitions(before, status["conditions"]))
         return due
 
     async def managed_by_other(self, key: Key, mark: str) -> None:
@@ -112,13 +113,14 @@ class Reporter:
         if group is None or group["metadata"]["uid"] in self._told_of_others:
             return
         _LOG.warning("%s/%s belongs to the operator %s: nothing is written", *key, mark)
-        await self._post(group, [managed_by_other(mark)], once=True)
+        await self._post(key, group, [managed_by_other(mark)], once=True)
         self._told_of_others.add(group["metadata"]["uid"])
 
     def forget(self, key: Key) -> None:
         """The group is gone."""
         self._poller.remove(key)
         self._throttle.forget(key)
+        self._budget.forget(key)
         self._metrics.forget(key)
         self._config_hashes.pop(key, None)
 
@@ -150,10 +152,12 @@ class Reporter:
         self._store.put(GROUP, written)
 
     async def _post(
-        self, group: Manifest, notices: Iterable[Notice], *, once: bool = False
+        self, key: Key, group: Manifest, notices: Iterable[Notice], *, once: bool = False
     ) -> None:
         """Events are for people: one that cannot be posted is counted and not tried again."""
         for notice in notices:
+            if not self._budget.take(key, self._clock()):
+                return
             manifest = event(
                 group, notice, now=self._wall_clock(), instance=self._identity, once=once
             )

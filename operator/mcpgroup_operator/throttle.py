@@ -1,4 +1,4 @@
-"""How often a group's status may be written."""
+"""How often a group's status may be written, and Events posted of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STATUS_SECONDS: Final = 5.0
+EVENT_BURST: Final = 25
+EVENT_SECONDS: Final = 300.0
+"""What client-go's recorder allows for one object: so many Events, then one each five minutes."""
 
 K = TypeVar("K")
 
@@ -45,3 +48,25 @@ class StatusThrottle(Generic[K]):
 
 def _ready(status: Mapping[str, Any]) -> str | None:
     return status_of(status.get("conditions") or (), READY)
+
+
+class EventBudget(Generic[K]):
+    """A token bucket for each group, of a monotonic clock: a replica that flaps for a day must not
+    fill the API server with what a status says as well."""
+
+    def __init__(self, burst: int = EVENT_BURST, seconds: float = EVENT_SECONDS) -> None:
+        self._ahead = (burst - 1) * seconds
+        self._seconds = seconds
+        self._full_at: dict[K, float] = {}
+
+    def take(self, key: K, now: float) -> bool:
+        """Whether one more Event may be posted now; then it is counted."""
+        full_at = max(self._full_at.get(key, now), now)
+        if full_at - now > self._ahead:
+            return False
+        self._full_at[key] = full_at + self._seconds
+        return True
+
+    def forget(self, key: K) -> None:
+        """The group is gone."""
+        self._full_at.pop(key, None)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.operator.observations import NOW, missed, never, observed, pod, report
 
-from mcpgroup_operator.observation import observe_pod
+from mcpgroup_operator import names
+from mcpgroup_operator.observation import is_gateway, observe_pod
 from mcpgroup_operator.reports import Poll
 
 
@@ -49,6 +50,16 @@ def test_a_pod_that_terminates_is_not_counted_though_it_is_ready() -> None:
     found = observe_pod(going, None)
     assert found.ready
     assert not found.counted
+
+
+def test_a_gateway_is_what_the_service_selects() -> None:
+    gateway = manifest()
+    gateway["metadata"]["labels"] = names.labels("search") | {"pod-template-hash": "7c9f"}
+    assert is_gateway(gateway, "search")
+    assert not is_gateway(gateway, "other")
+    gateway["metadata"]["labels"][names.COMPONENT_LABEL] = "member"
+    assert not is_gateway(gateway, "search")
+    assert not is_gateway(manifest(), "search")
 
 
 @pytest.mark.parametrize("time", [None, "yesterday", 7])

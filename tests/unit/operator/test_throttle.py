@@ -1,10 +1,10 @@
-"""A group's status is written at once when it becomes ready or not, else every five seconds."""
+"""Status and Events of a group come at once when they matter, and not too many of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mcpgroup_operator.throttle import StatusThrottle
+from mcpgroup_operator.throttle import EventBudget, StatusThrottle
 
 KEY, OTHER = ("tools", "search"), ("tools", "other")
 
@@ -39,3 +39,16 @@ def test_a_group_that_is_forgotten_starts_anew() -> None:
     throttle.forget(KEY)
     throttle.forget(KEY)
     assert throttle.wait(KEY, status(), status(), 101.0) == 0
+
+
+def test_after_a_burst_one_event_may_be_posted_each_five_minutes() -> None:
+    budget = EventBudget[tuple[str, str]]()
+    assert [budget.take(KEY, 100.0) for _ in range(27)] == [True] * 25 + [False] * 2
+    assert budget.take(OTHER, 100.0)
+    taken = [budget.take(KEY, 100.0 + second) for second in range(1, 3601)]
+    assert sum(taken) == 12
+    assert taken.index(True) == 299
+    assert sum(budget.take(KEY, 1e6) for _ in range(100)) == 25
+    budget.forget(KEY)
+    budget.forget(KEY)
+    assert budget.take(KEY, 1e6)
