@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from tests.controlplane.api import ApiError
 from tests.controlplane.stubs import Addresses, StatusStub
 from tests.controlplane.tasks import Tasks
+from tests.controlplane.volumes import VolumeMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +57,10 @@ class StandIn(ABC):
 
     @abstractmethod
     async def refresh(self) -> None:
-        """Volumes have what ConfigMaps and Secrets have."""
+        """Volumes have what ConfigMaps and Secrets have.
+
+        Raises `VolumeMissingError`: what is asked for is not there.
+        """
 
     @abstractmethod
     async def stop(self) -> None:
@@ -97,7 +101,8 @@ class StandIn(ABC):
             self._changed.clear()
             if self.node.refreshes and self._wanted_hash() != known:
                 known = self._wanted_hash()
-                await self.refresh()
+                with contextlib.suppress(VolumeMissingError):  # then what was there stays
+                    await self.refresh()
         await asyncio.sleep(self.node.termination_seconds)
         await self.end()
         await self.node.remove(self)

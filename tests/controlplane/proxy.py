@@ -74,7 +74,8 @@ class _Watch:
 
 
 class FaultyApi:
-    """`answered` has every request; `inject` adds a fault, the first that fits acts alone."""
+    """`answered` has every request once it ended; `inject` adds a fault, the first that fits acts
+    alone."""
 
     def __init__(self, access: Access, *, tls: bool = True) -> None:
         self._access = replace(access, certificate=None, token=None, impersonate=None)
@@ -120,7 +121,7 @@ class FaultyApi:
         return len(cut)
 
     def count(self, verb: str = "", resource: str = "", code: int | None = None) -> int:
-        """Requests so far that fit."""
+        """Requests that ended so far and fit; `open_watches` are not among them."""
         return sum(
             verb in ("", a.asked.verb)
             and resource in ("", a.asked.resource)

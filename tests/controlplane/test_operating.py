@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.controlplane.operating import ACCOUNT, Operator
+from tests.controlplane.operating import Operator
 from tests.controlplane.pods import StubPods
+from tests.harness.processes import alive
 
 if TYPE_CHECKING:
     from tests.controlplane.api import Api
@@ -56,9 +57,11 @@ async def test_it_ends_is_killed_pauses_and_starts_again(
         assert (await asked)[0] == 200
         assert await operator.terminate() == 0
         await operator.start()
-        await operator.kill()
-        await operator.start()
         await api.apply("mcpservergroups", group("a"))
         await api.wait_for("deployments", "a", lambda _: True, within=30)
         assert operator.memory() > 0
-    assert ACCOUNT in operator.user
+        first = operator.pid
+        await operator.kill()
+        assert alive([first]) == []
+        await operator.start()
+        assert operator.pid != first
