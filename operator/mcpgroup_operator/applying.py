@@ -6,7 +6,7 @@ the very object that was judged: by its uid when there is one, without force whe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcpgroup_operator import errors
 from mcpgroup_operator.kinds import POD, POD_MONITOR, SECRET, Kind
@@ -15,7 +15,7 @@ from mcpgroup_operator.ownership import Deleting, ManagedByOther, NotOwned, Ours
 from mcpgroup_operator.repairs import repairs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
     from mcpgroup_operator.children import Desired, Unwanted
     from mcpgroup_operator.client import Client
@@ -45,10 +45,17 @@ class GroupGoneError(Exception):
     """The group was deleted, or replaced by another one of its name."""
 
 
+class Confirm(Protocol):
+    """Asks whether a group is still there."""
+
+    async def __call__(self, *, fresh: bool) -> None: ...
+
+
 class Applier:
     """The children of one group during one reconcile.
 
-    `confirm` asks the API server whether the group is still there; it raises `GroupGoneError`.
+    `confirm(fresh=…)` asks the API server whether the group is still there, and raises
+    `GroupGoneError` if not; without `fresh` an answer of a moment ago will do.
     """
 
     def __init__(
@@ -58,7 +65,7 @@ class Applier:
         metrics: Metrics,
         key: Key,
         mark: str,
-        confirm: Callable[[], Awaitable[None]],
+        confirm: Confirm,
     ) -> None:
         self._client = client
         self._store = store
@@ -89,12 +96,16 @@ class Applier:
         if live is None:
             live = await self._client.find(desired.kind, self._key.namespace, desired.name)
         if live is None:
-            await self._confirm()
+            await self._confirm(fresh=False)
             self._written(desired.kind, "created", await self._apply(desired, None))
             return
         self._require_ours(live)
         if not lacks(desired.manifest, live):
             return
+        if not _has_owner_of(desired.manifest, live):
+            # It was orphaned, perhaps by a deletion of the group that we have not heard of yet:
+            # back under an owner that is about to go it would go with it.
+            await self._confirm(fresh=True)
         try:
             written = await self._apply(desired, live)
         except errors.InvalidError:
@@ -143,3 +154,10 @@ class Applier:
         if kind not in (SECRET, POD_MONITOR):
             self._store.put(kind, written)
         self._metrics.child_written(kind.resource, action)
+
+
+def _has_owner_of(desired: Manifest, live: Manifest) -> bool:
+    """Whether the group is among the owners of the live object already."""
+    (wanted,) = desired["metadata"]["ownerReferences"]
+    references = live["metadata"].get("ownerReferences") or []
+    return any(reference.get("uid") == wanted["uid"] for reference in references)

@@ -143,7 +143,8 @@ class Deployer:
 
 class _Confirmation:
     """Asks once, at the first child that is missing: a group deleted a moment ago must not get
-    its children back, which nobody would collect."""
+    its children back. `fresh` asks again: a child that was just orphaned must not be owned anew
+    by the group whose deletion did that."""
 
     def __init__(self, client: Client, store: Store, key: Key, uid: str) -> None:
         self._client = client
@@ -152,8 +153,8 @@ class _Confirmation:
         self._uid = uid
         self._confirmed = False
 
-    async def __call__(self) -> None:
-        if self._confirmed:
+    async def __call__(self, *, fresh: bool) -> None:
+        if self._confirmed and not fresh:
             return
         live = await self._client.find(GROUP, *self._key)
         if live is None or live["metadata"]["uid"] != self._uid:

@@ -1,0 +1,151 @@
+"""One child is brought to what is desired: when that is a write, and when it must not be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from mcpgroup_operator.applying import Applier, GroupGoneError
+from mcpgroup_operator.children.manifests import Desired, sealed
+from mcpgroup_operator.kinds import CONFIG_MAP
+from mcpgroup_operator.metrics import Metrics
+from mcpgroup_operator.names import FIELD_MANAGER, GROUP_LABEL
+from mcpgroup_operator.store import Key, Store
+
+if TYPE_CHECKING:
+    from mcpgroup_operator.client import Client
+    from mcpgroup_operator.kinds import Kind
+
+KEY = Key("team", "demo")
+MARK = "system.mcpgroup"
+
+
+class FakeApi:
+    """Holds at most one object, and remembers what was applied."""
+
+    def __init__(self, live: dict[str, Any] | None = None) -> None:
+        self.live = live
+        self.applied: list[tuple[dict[str, Any], bool]] = []
+
+    async def find(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        assert (kind, namespace, name) == (CONFIG_MAP, KEY.namespace, KEY.name)
+        return self.live
+
+    async def apply(self, manifest: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        self.applied.append((manifest, force))
+        uid = self.live["metadata"]["uid"] if self.live else "made"
+        self.live = live(manifest, uid=uid)
+        return self.live
+
+
+class Group:
+    """Whether it is still there, and how often that was asked."""
+
+    def __init__(self, *, gone: bool = False) -> None:
+        self.gone = gone
+        self.asked: list[bool] = []
+
+    async def __call__(self, *, fresh: bool) -> None:
+        self.asked.append(fresh)
+        if self.gone:
+            raise GroupGoneError
+
+
+def config_map(owner: str = "uid-of-group", text: str = "a") -> Desired:
+    reference = {
+        "apiVersion": "mcpgroup.dev/v1alpha1",
+        "kind": "McpServerGroup",
+        "name": KEY.name,
+        "uid": owner,
+        "controller": True,
+    }
+    return sealed(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": KEY.name,
+                "namespace": KEY.namespace,
+                "labels": {GROUP_LABEL: KEY.name},
+                "annotations": {"mcpgroup.dev/operator": MARK},
+                "ownerReferences": [reference],
+            },
+            "data": {"key": text},
+        }
+    )
+
+
+def live(manifest: dict[str, Any], *, uid: str = "u", version: str = "7") -> dict[str, Any]:
+    metadata = {
+        **manifest["metadata"],
+        "uid": uid,
+        "resourceVersion": version,
+        "managedFields": [{"manager": FIELD_MANAGER}],
+    }
+    return {**manifest, "metadata": metadata}
+
+
+def orphan(desired: Desired) -> dict[str, Any]:
+    found = live(desired.manifest)
+    del found["metadata"]["ownerReferences"]
+    return found
+
+
+def applier(api: FakeApi, group: Group) -> Applier:
+    return Applier(cast("Client", api), Store(), Metrics("1"), KEY, MARK, group)
+
+
+async def test_what_is_there_is_not_written() -> None:
+    desired = config_map()
+    api, group = FakeApi(live(desired.manifest)), Group()
+    await applier(api, group).ensure(desired, api.live)
+    assert (api.applied, group.asked) == ([], [])
+
+
+async def test_what_is_missing_is_made_without_force_for_a_group_that_is_there() -> None:
+    desired = config_map()
+    api, group = FakeApi(), Group()
+    await applier(api, group).ensure(desired, None)
+    assert api.applied == [(desired.manifest, False)]
+    assert group.asked == [False]
+
+
+async def test_nothing_is_made_for_a_group_that_is_gone() -> None:
+    api = FakeApi()
+    with pytest.raises(GroupGoneError):
+        await applier(api, Group(gone=True)).ensure(config_map(), None)
+    assert api.applied == []
+
+
+async def test_what_differs_is_applied_with_force_and_its_uid() -> None:
+    api, group = FakeApi(live(config_map(text="old").manifest, uid="its")), Group()
+    await applier(api, group).ensure(config_map(text="new"), api.live)
+    ((manifest, force),) = api.applied
+    assert (manifest["metadata"]["uid"], manifest["data"], force) == ("its", {"key": "new"}, True)
+    assert group.asked == []
+
+
+async def test_an_orphan_is_taken_back_once_the_group_is_known_to_stay() -> None:
+    desired = config_map()
+    api, group = FakeApi(orphan(desired)), Group()
+    await applier(api, group).ensure(desired, api.live)
+    assert group.asked == [True]
+    assert [force for _, force in api.applied] == [True]
+
+
+async def test_an_orphan_of_a_group_that_is_being_deleted_is_left_alone() -> None:
+    desired = config_map()
+    api = FakeApi(orphan(desired))
+    with pytest.raises(GroupGoneError):
+        await applier(api, Group(gone=True)).ensure(desired, api.live)
+    assert api.applied == []
+
+
+async def test_a_child_of_an_earlier_group_is_taken_over_once_the_new_one_is_known_to_stay() -> (
+    None
+):
+    api, group = FakeApi(live(config_map("earlier").manifest)), Group()
+    await applier(api, group).ensure(config_map("later"), api.live)
+    assert group.asked == [True]
+    assert len(api.applied) == 1
