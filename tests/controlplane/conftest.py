@@ -13,6 +13,7 @@ from tests.controlplane import binaries
 from tests.controlplane.access import Access, UnusableKubeconfigError
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.manifests import install_kinds
+from tests.controlplane.operating import Operator
 from tests.controlplane.private import PrivatePlane
 from tests.controlplane.shared import shared_plane
 from tests.integration.conftest import no_process_left
@@ -106,3 +107,11 @@ async def namespace(cluster: Cluster) -> AsyncIterator[str]:
         yield name
         if await api.find("namespaces", name) is not None:
             await api.delete("namespaces", name)
+
+
+@pytest.fixture
+async def operator(cluster: Cluster, namespace: str) -> AsyncIterator[Operator]:
+    """An operator for the groups of the test's namespace; a failure shows what it said."""
+    async with Operator(cluster, namespace) as operator:
+        yield operator
+        print(f"--- the operator said:\n{operator.log}")
