@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.harness.simulated_time import SimulatedLoop, simulated
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.members import negotiation
@@ -78,16 +79,15 @@ class Scripted:
         return answer
 
 
-async def found(
-    member: Scripted, era: Era = Era.AUTO, known: Handshake | None = None, deadline: float = 0.06
+def found(
+    member: Scripted, era: Era = Era.AUTO, known: Handshake | None = None, deadline: float = 6
 ) -> Handshake:
-    async with asyncio.timeout(5):
-        return await negotiate(member, era, known, deadline)
+    return simulated(lambda _: negotiate(member, era, known, deadline))
 
 
-async def test_a_proper_answer_makes_a_member_modern_and_is_its_handshake() -> None:
+def test_a_proper_answer_makes_a_member_modern_and_is_its_handshake() -> None:
     member = Scripted([result(MODERN)], [])
-    handshake = await found(member)
+    handshake = found(member)
     assert handshake.modern
     assert json.loads(handshake.capabilities) == {"tools": {}}
     assert json.loads(handshake.server_info) == {"name": "m", "version": "1"}
@@ -121,95 +121,95 @@ async def test_a_proper_answer_makes_a_member_modern_and_is_its_handshake() -> N
         refused(Failure.RESET),
     ],
 )
-async def test_anything_else_is_answered_with_initialize_at_once(answer: Answer) -> None:
+def test_anything_else_is_answered_with_initialize_at_once(answer: Answer) -> None:
     member = Scripted([answer], [result(LEGACY)])
-    handshake = await found(member, deadline=60)
+    handshake = found(member, deadline=60)
     assert handshake.protocol_version == "2025-11-25"
     assert member.asked == ["discover", "initialize"]
 
 
 @pytest.mark.parametrize("failure", [Failure.REFUSED, Failure.TLS, Failure.EXIT])
-async def test_a_member_that_is_not_there_is_of_no_era(failure: Failure) -> None:
+def test_a_member_that_is_not_there_is_of_no_era(failure: Failure) -> None:
     member = Scripted([refused(failure)], [])
     with pytest.raises(MemberFailure) as caught:
-        await found(member)
+        found(member)
     assert caught.value.failure is failure
     assert member.asked == ["discover"]
 
 
-async def test_a_silent_member_is_asked_again_with_initialize() -> None:
+def test_a_silent_member_is_asked_again_with_initialize() -> None:
     member = Scripted([None], [result(LEGACY)])
-    assert not (await found(member)).modern
+    assert not found(member).modern
     assert member.asked == ["discover", "initialize"]
 
 
-async def test_the_late_answer_of_a_slow_start_decides_against_a_refused_initialize() -> None:
+def test_the_late_answer_of_a_slow_start_decides_against_a_refused_initialize() -> None:
     """Both questions waited in the pipe: the first one settled the era of the connection."""
     for hello in (UNSUPPORTED, METHOD_NOT_FOUND):
-        member = Scripted([result(MODERN), result(MODERN)], [hello], late=0.04)
-        assert (await found(member, deadline=0.09)).modern
+        member = Scripted([result(MODERN), result(MODERN)], [hello], late=4)
+        assert found(member, deadline=9).modern
 
 
-async def test_the_late_answer_of_a_slow_start_decides_while_initialize_is_silent() -> None:
-    member = Scripted([result(MODERN)], [None], late=0.05)
-    assert (await found(member)).modern
+def test_the_late_answer_of_a_slow_start_decides_while_initialize_is_silent() -> None:
+    member = Scripted([result(MODERN)], [None], late=5)
+    assert found(member).modern
     assert member.asked == ["discover", "initialize"]
 
 
-async def test_a_late_refusal_leaves_initialize_to_decide() -> None:
-    member = Scripted([METHOD_NOT_FOUND], [result(LEGACY)], late=0.05)
-    assert not (await found(member)).modern
+def test_a_late_refusal_leaves_initialize_to_decide() -> None:
+    member = Scripted([METHOD_NOT_FOUND], [result(LEGACY)], late=5)
+    assert not found(member).modern
 
 
-async def test_a_member_that_refuses_initialize_with_its_modern_versions_is_asked_again() -> None:
+def test_a_member_that_refuses_initialize_with_its_modern_versions_is_asked_again() -> None:
     member = Scripted([error(-32603), result(MODERN)], [UNSUPPORTED])
-    assert (await found(member)).modern
+    assert found(member).modern
     assert member.asked == ["discover", "initialize", "discover"]
 
 
-async def test_a_member_that_refuses_both_has_failed_with_the_answer_to_initialize() -> None:
+def test_a_member_that_refuses_both_has_failed_with_the_answer_to_initialize() -> None:
     member = Scripted([METHOD_NOT_FOUND], [error(-32603)])
     with pytest.raises(MemberFailure, match="initialize with the error -32603"):
-        await found(member)
+        found(member)
     member = Scripted([None], [refused(Failure.NOT_RUN, 401)])
     with pytest.raises(MemberFailure) as caught:
-        await found(member)
+        found(member)
     assert caught.value.status == 401
 
 
-async def test_what_was_legacy_is_not_asked_for_its_era_again() -> None:
+def test_what_was_legacy_is_not_asked_for_its_era_again() -> None:
     known = Handshake("2025-11-25", b"{}", b"{}", None)
     member = Scripted([], [result(LEGACY)])
-    assert not (await found(member, known=known)).modern
+    assert not found(member, known=known).modern
     assert member.asked == ["initialize"]
 
 
 @pytest.mark.parametrize("answer", [UNSUPPORTED, METHOD_NOT_FOUND, error(-32602)])
-async def test_what_was_legacy_and_refuses_initialize_is_asked_for_its_era(answer: Message) -> None:
+def test_what_was_legacy_and_refuses_initialize_is_asked_for_its_era(answer: Message) -> None:
     known = Handshake("2025-11-25", b"{}", b"{}", None)
     member = Scripted([result(MODERN)], [answer])
-    assert (await found(member, known=known)).modern
+    assert found(member, known=known).modern
     assert member.asked == ["initialize", "discover"]
 
 
-async def test_what_was_modern_may_be_legacy_now() -> None:
+def test_what_was_modern_may_be_legacy_now() -> None:
     known = read_discovery(result(MODERN))
     member = Scripted([METHOD_NOT_FOUND], [result(LEGACY)])
-    assert not (await found(member, known=known)).modern
+    assert not found(member, known=known).modern
 
 
-async def test_a_given_era_is_not_doubted() -> None:
+def test_a_given_era_is_not_doubted() -> None:
     member = Scripted([], [result(LEGACY)])
-    assert not (await found(member, Era.LEGACY)).modern
+    assert not found(member, Era.LEGACY).modern
     member = Scripted([result(MODERN)], [])
-    assert (await found(member, Era.MODERN)).modern
+    assert found(member, Era.MODERN).modern
     member = Scripted([METHOD_NOT_FOUND], [])
     with pytest.raises(MemberFailure, match="does not speak 2026-07-28"):
-        await found(member, Era.MODERN)
+        found(member, Era.MODERN)
     assert member.asked == ["discover"]
 
 
-async def test_another_modern_version_is_asked_for_when_it_is_offered(
+def test_another_modern_version_is_asked_for_when_it_is_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
@@ -221,14 +221,17 @@ async def test_another_modern_version_is_asked_for_when_it_is_offered(
 
     monkeypatch.setattr(negotiation, "MODERN_VERSIONS", ("2027-01-01", "2026-07-28"))
     for era in (Era.AUTO, Era.MODERN):
-        handshake = await found(Newer([], []), era)
+        handshake = found(Newer([], []), era)
         assert handshake.protocol_version == "2026-07-28"
     assert asked == ["2027-01-01", "2026-07-28"] * 2
 
 
-async def test_a_deadline_of_the_caller_leaves_no_question_behind() -> None:
-    member = Scripted([None], [None])
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await negotiate(member, Era.AUTO, None, 0.06)
-    assert len(asyncio.all_tasks()) == 1
+def test_a_deadline_of_the_caller_leaves_no_question_behind() -> None:
+    async def scene(_: SimulatedLoop) -> None:
+        member = Scripted([None], [None])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await negotiate(member, Era.AUTO, None, 6)
+        assert len(asyncio.all_tasks()) == 1
+
+    simulated(scene)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tests.harness.simulated_time import SimulatedLoop, simulated
 
 from mcpgroup_gateway.core.outcomes import Failure
 from mcpgroup_gateway.serving.deadlines import Deadline
@@ -12,26 +14,7 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.members.upstream import MemberFailure
 
 
-class Clock(asyncio.SelectorEventLoop):
-    """A loop whose time only passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        super().__init__()
-
-    def time(self) -> float:
-        return self.now
-
-
-def run(scene: Any) -> None:
-    loop = Clock()
-    try:
-        loop.run_until_complete(scene(loop))
-    finally:
-        loop.close()
-
-
-async def passes(loop: Clock, seconds: float) -> None:
+async def passes(loop: SimulatedLoop, seconds: float) -> None:
     loop.now += seconds
     for _ in range(3):
         await asyncio.sleep(0)
@@ -43,7 +26,7 @@ def deadline(seconds: float, limit: float | None = None) -> tuple[Deadline, list
 
 
 def test_a_pause_stops_the_silence_and_the_whole() -> None:
-    async def scene(loop: Clock) -> None:
+    async def scene(loop: SimulatedLoop) -> None:
         timer, fired = deadline(1.0, limit=1.5)
         await passes(loop, 0.5)
         timer.pause()
@@ -56,11 +39,11 @@ def test_a_pause_stops_the_silence_and_the_whole() -> None:
         assert len(fired) == 1
         assert timer.paused_seconds == 60
 
-    run(scene)
+    simulated(scene)
 
 
 def test_it_goes_on_only_when_each_who_paused_has_resumed() -> None:
-    async def scene(loop: Clock) -> None:
+    async def scene(loop: SimulatedLoop) -> None:
         timer, fired = deadline(1.0)
         timer.pause()
         timer.pause()
@@ -72,11 +55,11 @@ def test_it_goes_on_only_when_each_who_paused_has_resumed() -> None:
         await passes(loop, 1.1)
         assert len(fired) == 1
 
-    run(scene)
+    simulated(scene)
 
 
 def test_closed_while_it_stands_still_it_never_fires_and_knows_how_long_it_stood() -> None:
-    async def scene(loop: Clock) -> None:
+    async def scene(loop: SimulatedLoop) -> None:
         timer, fired = deadline(1.0)
         timer.pause()
         await passes(loop, 7)
@@ -86,4 +69,4 @@ def test_closed_while_it_stands_still_it_never_fires_and_knows_how_long_it_stood
         assert not fired
         assert timer.paused_seconds == 7
 
-    run(scene)
+    simulated(scene)
