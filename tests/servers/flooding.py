@@ -2,7 +2,8 @@
 
     python -S -m tests.servers.flooding questions|news "in a call"|"outside of calls"
 
-A hundred thousand messages come before the tool's answer, or after it.
+A hundred thousand messages come before the tool's answer, or after it. The tool `wait` answers once
+all of them were said.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from tests.servers.babbling import answer_of
 
 NUMBER = 100_000
-TOOLS = [{"name": "flood", "inputSchema": {"type": "object"}}]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("flood", "wait")]
 _saying = threading.Lock()
 
 
@@ -31,6 +32,12 @@ def flood(what: str, answer: dict[str, Any] | None) -> None:
         say([_message(what, number) for number in range(start, start + 100)])
     if answer is not None:
         say([answer])
+
+
+def answer_after(floods: list[threading.Thread], answer: dict[str, Any]) -> None:
+    for each in floods:
+        each.join()
+    say([answer])
 
 
 def _message(what: str, number: int) -> dict[str, Any]:
@@ -50,23 +57,31 @@ def _message(what: str, number: int) -> dict[str, Any]:
 
 
 def main(what: str, when: str) -> None:
+    floods: list[threading.Thread] = []
     for line in sys.stdin:
         message = json.loads(line)
-        method = message.get("method")
+        method, params = message.get("method"), message.get("params", {})
         if "id" not in message or method is None:
             continue
-        result = answer_of("legacy", method, message.get("params", {}))
+        result = answer_of("legacy", method, params)
         if method == "tools/list":
             result = {"tools": TOOLS}
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         answer |= (
             {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
         )
-        last = answer if method == "tools/call" and when == "in a call" else None
+        tool = params.get("name") if method == "tools/call" else None
+        if tool == "wait":
+            # Standard input is read on: a full pipe would hold up who floods.
+            waiting = threading.Thread(target=answer_after, args=([*floods], answer), daemon=True)
+            waiting.start()
+            continue
+        last = answer if tool == "flood" and when == "in a call" else None
         if last is None:
             say([answer])
-        if method == "tools/call":
-            threading.Thread(target=flood, args=(what, last), daemon=True).start()
+        if tool == "flood":
+            floods.append(threading.Thread(target=flood, args=(what, last), daemon=True))
+            floods[-1].start()
 
 
 if __name__ == "__main__":
