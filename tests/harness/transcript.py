@@ -197,10 +197,10 @@ class _Observer:
             outcome["error"] = {"code": error.code, "message": _masked(error.message)}
         if isinstance(step, Tool):
             # The client runs callbacks beside the call: they may come after its answer.
-            with contextlib.suppress(AssertionError):
-                await until(
-                    lambda: len(self._logged) >= step.logs and len(steps) >= step.progress, 5
-                )
+            await until(
+                lambda: len(self._logged) >= step.logs and len(steps) >= step.progress,
+                what=f"what {step} says besides its answer did not come",
+            )
             outcome["progress"] = steps
             if step.only:
                 outcome["result"] = re.findall(step.only, str(outcome.get("result")))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.harness.asking import AskingHttp, Person, asking, text_of
-from tests.harness.gateway import Gateway
+from tests.harness.gateway import ACCEPT, Gateway
+from tests.harness.inside import messages_of, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,16 +88,14 @@ async def test_nobody_answers_and_the_call_goes_on_after_input_seconds(mode: str
 async def test_a_client_that_ends_its_session_ends_the_question_at_once() -> None:
     async with group("stdio", era="Legacy") as gateway:
         session = await _session(gateway, {"elicitation": {}})
-        call = asyncio.create_task(
-            gateway.call("ask", {"question": "there?"}, request_id="7", session=session)
-        )
-        await gateway.wait_for(lambda s: s["members"][0]["inFlight"] == 1)
-        await asyncio.sleep(0.3)
-        began = time.monotonic()
-        headers = {"Mcp-Session-Id": session}
-        async with gateway.http.delete(gateway.url, headers=headers) as answer:
-            assert answer.status == 204
-        await call
+        message = request("tools/call", 7, name="ask", arguments={"question": "there?"})
+        headers = {"Accept": ACCEPT, "Mcp-Session-Id": session}
+        async with gateway.http.post(gateway.url, json=message, headers=headers) as call:
+            messages = messages_of(call)
+            assert (await anext(messages))["method"] == "elicitation/create"
+            began = time.monotonic()
+            assert await gateway.close_session(session) == 204
+            assert not [each async for each in messages if "result" in each]
         await gateway.wait_for(lambda s: not s["members"][0]["inFlight"])
         assert time.monotonic() - began < 2
 

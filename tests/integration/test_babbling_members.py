@@ -146,10 +146,8 @@ class Babbler:
         self.in_flight.pop(asked.id, None)
 
     def _damaged(self, body: bytes) -> bytes:
-        self.said += 1
         if self.rng.random() < 0.5:
             return body
-        self.said += NOISE
         return babble.mutated(self.rng, self.noise(None, whole=self.rng.random() < 0.5))
 
     def stream_of(self, asked: Request) -> OldStream:
@@ -238,11 +236,13 @@ def _echo(mark: str) -> dict[str, Any]:
     return {"name": "echo", "arguments": {"mark": mark}, "_meta": {"progressToken": mark}}
 
 
-async def _babble_at(gateway: Inside) -> None:
+async def _babble_at(gateway: Inside, *, spoils: bool = False) -> None:
+    """`spoils` says that the member damages some answers, or the streams that they are in."""
     await gateway.ready()
     crowd = Crowd(gateway)
     await crowd.run()
     assert crowd.own > CLIENTS * CALLS / 4
+    assert (crowd.spoiled > CLIENTS * CALLS / 10) is spoils
     gateway.replica.context.pending.close()  # of clients that never came back
     await gateway.until(lambda: not set(gateway.tables()) - {"upstreams", "sessions"}, seconds=15)
     status, messages = await gateway.post(request("tools/list", 1))
@@ -287,4 +287,6 @@ async def test_a_server_that_babbles_answers_each_caller_its_own(
             "callTimeoutSeconds": 5,
         }
         async with inside(tmp_path / "group.json", members=[member], limits=LIMITS) as gateway:
-            await _babble_at(gateway)
+            await _babble_at(gateway, spoils=how != "old")
+    # Without streams there is one message a call: its answer, or what comes in its place.
+    assert babbler.said > CLIENTS * CALLS * (1 / 4 if how == "json" else NOISE / 2)

@@ -61,12 +61,10 @@ async def test_an_update_reaches_those_who_follow_it_and_nobody_else(tmp_path: P
                 await second.heard.first(UPDATED, 2)
                 await here.first(UPDATED, 2)
                 await here.leave()
-                await asyncio.sleep(SETTLED_SECONDS)
                 group.touch(member)
                 await second.heard.first(UPDATED, 3)
                 await asyncio.sleep(SETTLED_SECONDS)
                 assert len(first.heard.of(UPDATED)) == 1
-                assert len(here.of(UPDATED)) == 2
 
         await group.in_each_pair(check, eras=["legacy"], listening=True)
 

@@ -61,15 +61,12 @@ class Vandal:
     async def _post(self, data: bytes, headers: dict[str, str]) -> int:
         fields = {"Content-Type": "application/json", "Accept": ACCEPT, **headers}
         gateway = self.gateway
-        try:
-            async with gateway.http.post(gateway.url, data=data, headers=fields) as answer:
-                async for message in messages_of(answer):
-                    result = message.get("result") if isinstance(message, dict) else None
-                    if isinstance(result, dict) and "requestState" in result:
-                        self.states = [*self.states[-20:], result["requestState"]]
-                return answer.status
-        except ValueError:
-            return 400  # a header that cannot be sent
+        async with gateway.http.post(gateway.url, data=data, headers=fields) as answer:
+            async for message in messages_of(answer):
+                result = message.get("result") if isinstance(message, dict) else None
+                if isinstance(result, dict) and "requestState" in result:
+                    self.states = [*self.states[-20:], result["requestState"]]
+            return answer.status
 
     async def _get(self) -> int:
         headers = {"Accept": "text/event-stream", "Mcp-Session-Id": self.rng.choice(self.sessions)}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import mcp
 import mcp_types as types
 import pytest
@@ -15,6 +17,7 @@ from tests.harness.kinds import KINDS
 from tests.harness.transcript import Participant, comparable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.harness.kinds import Kind
@@ -118,6 +121,20 @@ async def test_a_member_tells_a_modern_client_that_listens(
             assert str(getattr(event, "uri", None)) == uri
 
 
+@contextlib.asynccontextmanager
+async def connected(target: Target, **callbacks: Any) -> AsyncIterator[mcp.Client]:
+    """A legacy client. That of the SDK fails when it closes while a server of the old transport
+    still says something: what it has seen by then counts all the same."""
+    done = False
+    try:
+        async with mcp.Client(target, mode="legacy", **callbacks) as client:
+            yield client
+            done = True
+    except* anyio.BrokenResourceError:
+        if not done:
+            raise
+
+
 async def answered_by(client: mcp.Client, arguments: dict[str, Any]) -> dict[str, Any]:
     """The answer, or the error and its data."""
     try:
@@ -138,7 +155,7 @@ async def test_a_member_wants_an_address_opened_before_it_answers(
         seen = []
         for target in (direct.target, gateway.url):
             person = Participant()
-            async with mcp.Client(target, mode="legacy", **person.callbacks) as client:
+            async with connected(target, **person.callbacks) as client:
                 answers = [await answered_by(client, page) for _ in range(2)]
             assert answers[0]["code"] == -32042
             seen.append((answers, person.asked))
