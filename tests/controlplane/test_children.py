@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.controlplane.api import ApiError
 from tests.controlplane.children import apply, apply_all, children_of, make_group
+from tests.controlplane.hand_edits import UNMERGEABLE
 from tests.unit.operator.groups import SETTINGS, SPECS, group_of
 from tests.unit.operator.recorded import PREVIOUS, read
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tests.controlplane.api import Api
     from tests.controlplane.cluster import Cluster
 
-CONTAINER = "/spec/template/spec/containers/0"
 EVERY_GROUP = pytest.mark.parametrize("name", SPECS)
 
 
@@ -239,91 +239,22 @@ async def test_what_others_add_stays_and_is_not_lacking(api: Api) -> None:
         assert after["metadata"]["labels"] == before["metadata"]["labels"]
 
 
-HAND_EDITS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "the port of the Service": (
-        "services",
-        {},
-        {"op": "replace", "path": "/spec/ports/0/port", "value": 8000},
-    ),
-    "the protocol of the Service": (
-        "services",
-        {},
-        {"op": "replace", "path": "/spec/ports/0/protocol", "value": "UDP"},
-    ),
-    "the port of a node": (
-        "services",
-        {"service": {"type": "NodePort"}},
-        {"op": "replace", "path": "/spec/ports/0/port", "value": 8000},
-    ),
-    "the port of the container": (
-        "deployments",
-        {},
-        {"op": "replace", "path": f"{CONTAINER}/ports/0/containerPort", "value": 8000},
-    ),
-    "the way to probe": (
-        "deployments",
-        {},
-        {
-            "op": "replace",
-            "path": f"{CONTAINER}/livenessProbe",
-            "value": {"tcpSocket": {"port": 8080}},
-        },
-    ),
-    "what a pod does before it stops": (
-        "deployments",
-        {},
-        {
-            "op": "replace",
-            "path": f"{CONTAINER}/lifecycle/preStop",
-            "value": {"exec": {"command": ["sleep", "1"]}},
-        },
-    ),
-    "where a variable comes from": (
-        "deployments",
-        {},
-        {
-            "op": "replace",
-            "path": f"{CONTAINER}/env/0",
-            "value": {"name": "POD_NAME", "value": "by-hand"},
-        },
-    ),
-    "what a volume is": (
-        "deployments",
-        {},
-        {
-            "op": "replace",
-            "path": "/spec/template/spec/volumes/0",
-            "value": {"name": "config", "emptyDir": {}},
-        },
-    ),
-    "what a budget counts": (
-        "poddisruptionbudgets",
-        {},
-        {"op": "replace", "path": "/spec", "value": {"minAvailable": 1}},
-    ),
-}
-
-
-@pytest.mark.parametrize("edit", HAND_EDITS)
-async def test_an_edit_by_hand_that_cannot_be_merged_is_mended(api: Api, edit: str) -> None:
-    plural, spec, operation = HAND_EDITS[edit]
-    children = children_of(await make_group(api, "search", {**SPECS["smallest"], **spec}))
+@pytest.mark.parametrize("what", UNMERGEABLE)
+async def test_an_edit_by_hand_that_cannot_be_merged_is_mended(api: Api, what: str) -> None:
+    edit = UNMERGEABLE[what]
+    children = children_of(await make_group(api, "search", {**SPECS["smallest"], **edit.spec}))
     await apply_all(api, children)
-    child = next(c for c in children if (c.kind.plural, c.name) == (plural, "search"))
-    live = await api.get(plural, "search")
-    if plural == "poddisruptionbudgets":
-        selector = live["spec"]["selector"]
-        operation = {**operation, "value": {**operation["value"], "selector": selector}}
-    edited = await api.patch(
-        plural, "search", [operation], kind="json", fieldManager="kubectl-edit"
-    )
+    child = next(c for c in children if (c.kind.plural, c.name) == (edit.plural, "search"))
+    live = await api.get(edit.plural, "search")
+    edited = await edit.make(api, "search")
     assert lacks(child.manifest, edited) != []
     with pytest.raises(ApiError) as refused:
         await apply(api, child)
     assert refused.value.code == 422
 
-    operations = repairs(child.manifest, await api.get(plural, "search"))
-    await api.patch(plural, "search", operations, kind="json", fieldManager=names.FIELD_MANAGER)
+    operations = repairs(child.manifest, await api.get(edit.plural, "search"))
+    manager = names.FIELD_MANAGER
+    await api.patch(edit.plural, "search", operations, kind="json", fieldManager=manager)
     mended = await apply(api, child)
 
     assert lacks(child.manifest, mended) == []
