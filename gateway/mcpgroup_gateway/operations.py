@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mcpgroup_gateway.admin.view import ActionRefused, MemberNotFound
 from mcpgroup_gateway.core.endpoint import State
+from mcpgroup_gateway.serving.explanation import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ class Operations:
         return self._report.status()
 
     def explain(self, kind: Kind, name: str, tenant: str | None) -> dict[str, object]:
-        return self._report.explain(kind, name, tenant)
+        return explain(self._context, kind, name, tenant)
 
     def is_started(self) -> bool:
         return self._is_started()

@@ -245,6 +245,12 @@ async def test_two_definitions_of_one_name_are_seen_on_the_member_that_is_shadow
         status = await gateway.all_ready()
         assert member_of(status, "a")["shadowed"] == []
         assert member_of(status, "b")["shadowed"] == ["search"]
+        (offered,) = (
+            step
+            for step in (await gateway.explain(tool="search"))["steps"]
+            if step["step"] == "capability"
+        )
+        assert offered["dropped"] == {"b": "has another definition than the one that is served"}
 
 
 async def test_as_process_1_it_ends_on_sigterm_with_its_members() -> None:

@@ -1,16 +1,14 @@
-"""What a replica shows of itself: `/status`, `/explain` and the gauges, from the same objects."""
+"""What a replica shows of itself: `/status` and the gauges, from the same objects."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from mcpgroup_gateway.core.canary import sees_canary
-from mcpgroup_gateway.core.selection import CallFacts, Selection
 from mcpgroup_gateway.telemetry.lines import rfc3339
 from mcpgroup_gateway.telemetry.snapshot import ConfigSnapshot, EndpointSnapshot, GroupSnapshot
 from mcpgroup_gateway.wire.envelope import MalformedMessage, parse_object, parse_string
-from mcpgroup_gateway.wire.protocol import READ_METHODS, Kind
+from mcpgroup_gateway.wire.protocol import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,14 +16,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.core.endpoint import Endpoint
     from mcpgroup_gateway.manifest import Manifest
     from mcpgroup_gateway.serving.context import Context
-
-_METHOD_OF = {
-    Kind.TOOL: "tools/call",
-    Kind.PROMPT: "prompts/get",
-    Kind.RESOURCE: "resources/read",
-    Kind.TEMPLATE: "resources/read",
-}
-
 
 #: Whoever asks must be able to take the whole answer: characters of a text and of a name, names
 #: in a list.
@@ -191,49 +181,6 @@ class StatusReport:
             "catalogueHash": catalogue.hash if catalogue else None,
             "shadowed": [_cut(name, _MAX_NAME) for name in shadowed[:_MAX_NAMES]],
         }
-
-    # -- /explain ------------------------------------------------------------------------
-
-    def explain(self, kind: Kind, name: str, tenant: str | None) -> dict[str, object]:
-        context = self.context
-        policy = context.policy
-        view = context.catalogues.view(canary=sees_canary(policy.canary, policy.name, tenant))
-        answer: dict[str, object] = {"kind": kind.value, "name": name, "tenant": tenant}
-        resolution = view.resolve(kind, name)
-        members = resolution.members if resolution is not None else ()
-        if resolution is None and kind is Kind.RESOURCE:
-            members = view.resource_fallback(name)
-        bare = resolution.name if resolution is not None else name
-        method = _METHOD_OF[kind]
-        safe = resolution.safe_on if resolution is not None else frozenset(members)
-        facts = CallFacts(
-            members=members,
-            safe_on=policy.members if method in READ_METHODS else safe,
-            pinned=resolution.pinned if resolution is not None else None,
-            tenant=tenant,
-            route=context.routes.find(method, kind, bare),
-        )
-        explanation = context.selector.explain(facts)
-        outcome = explanation.outcome
-        names = {endpoint.id: endpoint.member for endpoint in context.group.endpoints.values()}
-        answer["steps"] = [
-            {
-                "step": step.step,
-                "left": [names[i] for i in step.left],
-                "dropped": {names[i]: why for i, why in step.dropped.items()},
-            }
-            for step in explanation.steps
-        ]
-        if isinstance(outcome, Selection):
-            answer["choice"] = {"member": outcome.endpoint.member, "reason": outcome.reason}
-            answer["refusal"] = None
-        else:
-            answer["choice"] = None
-            answer["refusal"] = {
-                "reason": outcome.reason,
-                "retryAfterSeconds": outcome.retry_after,
-            }
-        return answer
 
     # -- gauges --------------------------------------------------------------------------
 
