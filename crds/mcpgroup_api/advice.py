@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mcpgroup_api.group import McpServerGroup, McpServerGroupSpec
+    from mcpgroup_api.network import NetworkPeer
 
     _Found = Iterator[tuple[tuple[str | int, ...], str]]
 
@@ -26,7 +28,7 @@ def warnings(group: McpServerGroup) -> list[Advice]:
     """Everything worth telling about a valid group, in the order of the manifest."""
     spec = group.spec
     found = [*_ignored_by_strategy(spec), *_isolation(spec), *_times(spec), *_variables(spec)]
-    found += _ignored_by_network_policy(spec)
+    found += _network_policy(spec)
     return [Advice(("spec", *path), text) for path, text in found]
 
 
@@ -49,9 +51,11 @@ def _ignored_by_strategy(spec: McpServerGroupSpec) -> _Found:
         yield ("consistentHash",), f"has no effect with strategy {spec.strategy}"
 
 
-def _ignored_by_network_policy(spec: McpServerGroupSpec) -> _Found:
+def _network_policy(spec: McpServerGroupSpec) -> _Found:
     policy = spec.network_policy
     if policy.enabled:
+        yield from _addresses("from", policy.from_)
+        yield from _addresses("metricsFrom", policy.metrics_from)
         return
     for name, said in [
         ("egress", policy.egress),
@@ -60,6 +64,26 @@ def _ignored_by_network_policy(spec: McpServerGroupSpec) -> _Found:
     ]:
         if said:
             yield ("networkPolicy", name), "has no effect without networkPolicy.enabled: true"
+
+
+def _addresses(field: str, peers: Sequence[NetworkPeer]) -> _Found:
+    """Kubernetes refuses such a policy, and no rule in CEL can tell before version 1.31."""
+    for index, peer in enumerate(peers):
+        if peer.ip_block is None:
+            continue
+        block = ip_network(peer.ip_block.cidr, strict=False)
+        for number, cidr in enumerate(peer.ip_block.except_):
+            if not _is_part(ip_network(cidr, strict=False), block):
+                path = ("networkPolicy", field, index, "ipBlock", "except", number)
+                yield path, "is no part of cidr: Kubernetes refuses the NetworkPolicy"
+
+
+def _is_part(inner: IPv4Network | IPv6Network, outer: IPv4Network | IPv6Network) -> bool:
+    return (
+        inner.version == outer.version
+        and inner.prefixlen > outer.prefixlen
+        and inner.network_address in outer
+    )
 
 
 def _isolation(spec: McpServerGroupSpec) -> _Found:

@@ -14,7 +14,7 @@ from tests.controlplane.mutations import mutations
 from tests.unit.api.cases import ACCEPTED, REFUSED_IN_FILES, REJECTED, Case
 from tests.unit.api.structural import schemas
 
-from mcpgroup_api import McpServerGroup
+from mcpgroup_api import McpServerGroup, warnings
 from mcpgroup_api.crd import definition
 from mcpgroup_gateway.manifest import load
 
@@ -71,8 +71,11 @@ async def test_what_the_models_accept_the_api_server_stores_as_the_same_group(
             stored = await write(api, case.data())
         except ApiError as error:
             return f"{case.name}: {error}"
-        expected = McpServerGroup.model_validate(case.data()).spec
-        return None if McpServerGroup.model_validate(stored).spec == expected else case.name
+        written, kept = (McpServerGroup.model_validate(each) for each in (case.data(), stored))
+        if kept.spec != written.spec:
+            return f"{case.name}: is stored as another group"
+        told = warnings(kept) == warnings(written)
+        return None if told else f"{case.name}: has other warnings once it was stored"
 
     assert await each(ACCEPTED, act) == []
 
@@ -206,6 +209,19 @@ async def test_a_group_without_replicas_has_two_and_can_be_scaled(
     await cluster.kubectl("scale", "mcpsg/time", "--replicas=5", namespace=namespace)
     await api.apply(GROUPS, Case("", {"description": "changed"}).data(), manager="author")
     assert (await api.get(GROUPS, "time"))["spec"]["replicas"] == 5
+
+
+async def test_two_authors_each_own_the_members_that_they_wrote(api: Api) -> None:
+    group = Case("").data()
+    other = {"members": [{"name": "theirs", "stdio": {"command": ["server"]}}]}
+
+    await api.apply(GROUPS, group, manager="one")
+    await api.apply(GROUPS, {**group, "spec": other}, manager="two")
+    fewer = {**group["spec"], "members": group["spec"]["members"][:1]}
+    await api.apply(GROUPS, {**group, "spec": fewer}, manager="one")
+
+    members = (await api.get(GROUPS, "time"))["spec"]["members"]
+    assert [member["name"] for member in members] == ["a", "theirs"]
 
 
 async def test_the_columns_say_how_a_group_is(cluster: Cluster, api: Api, namespace: str) -> None:

@@ -59,6 +59,30 @@ def test_a_network_policy_that_is_not_made_is_told() -> None:
     assert told(networkPolicy={"egress": False, "from": []}) == []
 
 
+@pytest.mark.parametrize(
+    ("cidr", "cut", "is_part"),
+    [
+        ("10.0.0.0/8", "10.1.0.0/16", True),
+        ("10.9.9.9/8", "10.1.2.3/16", True),
+        ("0.0.0.0/0", "10.0.0.0/8", True),
+        ("2001:db8::/32", "2001:db8:1::/48", True),
+        ("10.0.0.0/8", "10.0.0.0/8", False),
+        ("10.0.0.0/8", "0.0.0.0/0", False),
+        ("10.0.0.0/8", "11.0.0.0/16", False),
+        ("0.0.0.0/0", "::/64", False),
+    ],
+)
+def test_addresses_that_kubernetes_cannot_leave_out_are_told(
+    cidr: str, cut: str, is_part: bool
+) -> None:
+    peers = [{"podSelector": {}}, {"ipBlock": {"cidr": cidr, "except": ["10.0.0.1/32", cut]}}]
+
+    found = told(networkPolicy={"enabled": True, "metricsFrom": peers})
+
+    place = "spec.networkPolicy.metricsFrom.1.ipBlock.except.1"
+    assert (place not in [path for path, _ in found]) == is_part
+
+
 def test_one_member_may_isolate_sessions_and_several_are_told() -> None:
     alone = member(isolation="PerSession")
     assert told(members=[alone, member("b")]) == []
