@@ -14,7 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.controlplane.api import ApiError
-from tests.controlplane.pods import GROUP, NODE
+from tests.controlplane.nodes import GROUP, NODE
 from tests.controlplane.tasks import Tasks
 
 if TYPE_CHECKING:

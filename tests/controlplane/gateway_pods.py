@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from tests.controlplane.pods import Node, StandIn, free_port
+from tests.controlplane.nodes import Node, StandIn, free_port
 from tests.controlplane.volumes import VolumeMissingError, mount
 from tests.harness.processes import ROOT, Running, tethered
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.controlplane.gateway_pods import GatewayPods
 from tests.controlplane.operating import Operator
-from tests.controlplane.pods import StubPods, running_status
+from tests.controlplane.nodes import running_status
+from tests.controlplane.pods import StubPods
 from tests.harness.processes import ROOT, until
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.controlplane.api import Api
     from tests.controlplane.cluster import Cluster
     from tests.controlplane.gateway_pods import GatewayPod
-    from tests.controlplane.pods import StandIn
+    from tests.controlplane.nodes import StandIn
 
 GROUPS = "mcpservergroups"
 POLL_SECONDS = 2.0
