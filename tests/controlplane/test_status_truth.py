@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.controlplane.gateway_pods import GatewayPods
-from tests.controlplane.operating import Operator
 from tests.controlplane.nodes import running_status
+from tests.controlplane.operating import Operator
 from tests.controlplane.pods import StubPods
 from tests.harness.processes import ROOT, until
 
