@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.operator.observations import NOW, answer, encoded, report
 from tests.unit.operator.virtual_time import VirtualLoop, run
 
@@ -54,11 +57,15 @@ class Pods:
         self.seconds = 0.01
         self.in_flight = 0
         self.most_in_flight = 0
+        self.most_at_once = 0
+        self._of_pod: Counter[str] = Counter()
 
     async def __call__(self, target: Target) -> bytes:
         self.asked.setdefault(target.uid, []).append(self.loop.time())
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self._of_pod[target.uid] += 1
+        self.most_at_once = max(self.most_at_once, self._of_pod[target.uid])
         try:
             await asyncio.sleep(3600 if target.name in self.hang else self.seconds)
             if target.name in self.refuse:
@@ -66,6 +73,7 @@ class Pods:
             return encoded(answer(pod=target.name) | self.documents.get(target.name, {}))
         finally:
             self.in_flight -= 1
+            self._of_pod[target.uid] -= 1
 
     def gaps(self, uid: str) -> list[float]:
         times = self.asked[uid]
@@ -408,6 +416,63 @@ def test_thousands_that_wait_can_be_dropped_at_once() -> None:
         await asyncio.sleep(0.1)
         assert faults == []
         assert bench.poll(3000).report == report("search-3000")
+
+    play(scene)
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pods"), st.integers(0, 2), st.sets(st.integers(0, 5), max_size=4)),
+        st.tuples(st.just("ready"), st.integers(0, 2), st.sets(st.integers(0, 5), max_size=4)),
+        st.tuples(st.just("hang"), st.just(0), st.sets(st.integers(0, 5))),
+        st.tuples(st.just("refuse"), st.just(0), st.sets(st.integers(0, 5))),
+        st.tuples(st.just("now"), st.integers(0, 2), st.just(set[int]())),
+        st.tuples(st.just("closely"), st.integers(0, 2), st.just(set[int]())),
+        st.tuples(st.just("remove"), st.integers(0, 2), st.just(set[int]())),
+        st.tuples(st.just("wait"), st.integers(0, 60), st.just(set[int]())),
+    ),
+    max_size=25,
+)
+
+
+@given(_STEPS)
+def test_whatever_happens_each_pod_there_is_is_asked_by_one_question_at_a_time(
+    steps: list[tuple[str, int, set[int]]],
+) -> None:
+    async def scene(bench: Bench) -> None:
+        there: dict[Key, set[int]] = {}
+        for what, number, pods in steps:
+            key = Key("tools", f"group-{number}")
+            names = {f"search-{10 * number + pod}" for pod in pods}
+            if what in ("pods", "ready"):
+                there[key] = {10 * number + pod for pod in pods}
+                ready = what == "ready"
+                bench.poller.set_pods(key, [target(each, ready=ready) for each in there[key]])
+            elif what == "hang":
+                bench.pods.hang = names
+            elif what == "refuse":
+                bench.pods.refuse = names
+            elif what == "now":
+                bench.poller.poll_now(key)
+            elif what == "closely":
+                bench.poller.watch_closely(key, 10)
+            elif what == "remove":
+                there.pop(key, None)
+                bench.poller.remove(key)
+            else:
+                await asyncio.sleep(number / 4)
+        assert bench.pods.most_at_once <= 1
+        bench.pods.hang.clear()
+        bench.pods.refuse.clear()
+        await asyncio.sleep(8.5)
+        for key, numbers in there.items():
+            for number in numbers:
+                assert bench.poll(number, key).report == report(f"search-{number}")
+        wanted = {f"uid-{number}" for numbers in there.values() for number in numbers}
+        since = bench.loop.time()
+        await asyncio.sleep(6.5)
+        asked = {uid for uid, times in bench.pods.asked.items() if times[-1] >= since}
+        assert asked == wanted
 
     play(scene)
 
