@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -341,6 +342,31 @@ async def test_another_generation_is_in_every_condition_and_no_time_moves(
             if entry.is_write and entry.resource == GROUPS
         ]
         assert len(writes) == 1
+
+
+async def test_a_change_of_the_file_is_told_within_seconds_and_in_two_statuses(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    async with (
+        StubPods(cluster, namespace) as stubs,
+        Operator(cluster, namespace, pod_admin_port=stubs.admin_port, poll_seconds=30) as operator,
+    ):
+        await api.apply(GROUPS, plain("demo", replicas=3))
+        await stubs.running("demo", 3)
+        await api.wait_for(GROUPS, "demo", is_well, within=40)
+        position = await cluster.audit_log().now(api)
+        await api.patch(GROUPS, "demo", {"spec": {"description": "another text"}})
+        await api.wait_for(
+            GROUPS,
+            "demo",
+            lambda found: is_well(found) and found["metadata"]["generation"] == 2,
+            within=20,
+        )
+        entries = await cluster.audit_log().since(position, api, operator.user)
+        writes = Counter(e.resource for e in entries if e.is_write and e.resource != "leases")
+        assert writes.pop("events", 0) <= 1
+        assert writes.pop(GROUPS) <= 2
+        assert writes == {"configmaps": 1, "pods": 3}
 
 
 async def test_scaled_to_zero_is_not_available_and_comes_back(
