@@ -44,6 +44,8 @@ class Metadata(Model):
 
     name: GroupName
     """Name of the group: at most 40 characters."""
+    generate_name: _Text | None = None
+    """What the API server made the name from."""
     namespace: Namespace | None = None
     """Namespace of the group."""
     generation: Annotated[int, Field(ge=0)] | None = None

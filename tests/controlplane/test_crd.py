@@ -194,6 +194,12 @@ async def test_what_kubectl_gets_is_a_manifest(cluster: Cluster, api: Api, names
     assert group.spec == McpServerGroup.model_validate(EVERY_FIELD.data()).spec
 
 
+async def test_a_group_whose_name_was_made_is_a_manifest_too(api: Api) -> None:
+    made = await api.create(GROUPS, {**Case("").data(), "metadata": {"generateName": "time-"}})
+
+    assert McpServerGroup.model_validate(made).metadata.name.startswith("time-")
+
+
 async def test_a_group_without_replicas_has_two_and_can_be_scaled(
     cluster: Cluster, api: Api, namespace: str
 ) -> None:

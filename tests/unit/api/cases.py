@@ -544,6 +544,7 @@ TAKEN_IN_FILES: list[Case] = [
         manifest={
             "metadata": {
                 "name": "time",
+                "generateName": "ti",
                 "namespace": "tools",
                 "uid": "0b0a",
                 "resourceVersion": "12",
