@@ -70,12 +70,15 @@ def ownership(live: Mapping[str, Any] | None, group: str, operator_mark: str) ->
 
 
 def _is_of_group(metadata: Mapping[str, Any], group: str) -> bool:
-    labels = metadata.get("labels") or {}
+    """By its controller, which nobody changes without meaning to; the label, which people do take
+    away, decides where there is none."""
     managers = {entry.get("manager") for entry in metadata.get("managedFields") or []}
-    if labels.get(names.GROUP_LABEL) != group or names.FIELD_MANAGER not in managers:
+    if names.FIELD_MANAGER not in managers:
         return False
-    references = metadata.get("ownerReferences") or []
-    return all(_is_group(r, group) for r in references if r.get("controller"))
+    controllers = [r for r in metadata.get("ownerReferences") or [] if r.get("controller")]
+    if controllers:
+        return all(_is_group(reference, group) for reference in controllers)
+    return (metadata.get("labels") or {}).get(names.GROUP_LABEL) == group
 
 
 def _is_group(reference: Mapping[str, Any], group: str) -> bool:

@@ -89,6 +89,9 @@ MERGEABLE: Final = {
         "services", (_remove("/metadata/annotations/mcpgroup.dev~1operator"),)
     ),
     "a label": Edit("services", (_remove("/metadata/labels/app.kubernetes.io~1name"),)),
+    "the label by which it is watched": Edit(
+        "services", (_remove("/metadata/labels/mcpgroup.dev~1group"),)
+    ),
     "the token of the account": Edit(
         "serviceaccounts", (_remove("/automountServiceAccountToken"),)
     ),

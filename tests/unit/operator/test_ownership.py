@@ -88,9 +88,9 @@ def test_what_another_controls_is_not_owned(reference: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "metadata",
     [
-        {"labels": None},
-        {"labels": {}},
-        {"labels": {"mcpgroup.dev/group": "another"}},
+        {"labels": None, "ownerReferences": None},
+        {"labels": {}, "ownerReferences": []},
+        {"labels": {"mcpgroup.dev/group": "another"}, "ownerReferences": None},
         {"managedFields": None},
         {"managedFields": []},
         {"managedFields": [{"manager": "kubectl"}]},
@@ -100,13 +100,20 @@ def test_what_only_looks_like_a_child_is_not_owned(metadata: dict[str, Any]) -> 
     assert whose(child(**metadata)) == NotOwned()
 
 
+@pytest.mark.parametrize("labels", [None, {}, {"mcpgroup.dev/group": "another"}])
+def test_a_label_that_somebody_changed_is_put_back(labels: dict[str, str] | None) -> None:
+    assert whose(child(labels=labels)) == Ours("of-the-child")
+
+
 def test_what_another_installation_writes_is_left_to_it() -> None:
     marked = child(annotations={"mcpgroup.dev/operator": "other.mcpgroup"})
     assert whose(marked) == ManagedByOther("other.mcpgroup")
 
 
 def test_a_mark_on_an_object_that_is_no_child_says_nothing() -> None:
-    marked = child(annotations={"mcpgroup.dev/operator": "other.mcpgroup"}, labels={})
+    marked = child(
+        annotations={"mcpgroup.dev/operator": "other.mcpgroup"}, labels={}, ownerReferences=None
+    )
     assert whose(marked) == NotOwned()
 
 
