@@ -135,7 +135,7 @@ class Traffic:
                 raise aiohttp.ClientPayloadError("refused")
             # The version it asks from may be the reason: it is to list anew.
             response.status = 200
-            content: Any = _Expired()
+            content: Any = _Expired(response.content)
         else:
             content = response.content
         # aiohttp has no hook for the pieces of a stream; kopf reads by `iter_chunked` alone.
@@ -254,7 +254,14 @@ class _Stream:
 
 
 class _Expired:
-    """A stream that tells that the version is too old."""
+    """A stream that tells that the version is too old. aiohttp asks for more of it when kopf
+    closes the response: all the rest is that of the answer."""
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
         yield _TOO_OLD

@@ -53,6 +53,10 @@ class Content:
     def __init__(self, pieces: Iterable[bytes | Exception | float]) -> None:
         self._pieces = pieces
 
+    def exception(self) -> BaseException | None:
+        """aiohttp asks for it when the response is closed."""
+        return None
+
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
         for piece in self._pieces:
             if isinstance(piece, Exception):
@@ -180,6 +184,14 @@ def test_a_refused_watch_looks_like_a_version_that_is_too_old(code: int) -> None
         (line,) = await s.lines(refusal(code))
         assert is_expired(line)
         assert s.listener.told == ["failed configmaps"]
+
+    scene(play)
+
+
+def test_the_answer_to_a_refused_watch_can_be_closed() -> None:
+    async def play(s: Scene) -> None:
+        response = await s.ask(WATCH, refusal(404))
+        assert response.content.exception() is None
 
     scene(play)
 
