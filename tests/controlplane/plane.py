@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
 from tests.controlplane.access import Access
+from tests.controlplane.api import Api
 from tests.controlplane.audit import POLICY
+from tests.controlplane.manifests import install_kinds
 from tests.controlplane.program import Program
 from tests.harness.certificates import Authority, signing_key
 
@@ -46,7 +48,7 @@ class PlaneError(Exception):
 
 
 class ControlPlane:
-    """`async with ControlPlane(folder, programs) as plane:` owns its programs.
+    """`async with ControlPlane(folder, programs) as plane:` owns its programs; `crds/` is installed.
 
     `programs` are paths by name (`binaries.control_plane()`). `controllers=False` leaves
     kube-controller-manager away. The folder keeps certificates, logs and the audit log.
@@ -79,6 +81,9 @@ class ControlPlane:
         (self.folder / "audit.yaml").write_text(POLICY)
         try:
             await self._start_somewhere()
+            # Before the garbage collector starts, which looks for new kinds every 30 s only.
+            async with Api(self.access) as api:
+                await install_kinds(api)
             if self._controllers:
                 await self._start_controllers()
         except BaseException:

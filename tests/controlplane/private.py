@@ -6,7 +6,6 @@ import contextlib
 from typing import TYPE_CHECKING, Self
 
 from tests.controlplane.cluster import Cluster
-from tests.controlplane.manifests import install_kinds
 from tests.controlplane.plane import ControlPlane
 
 if TYPE_CHECKING:
@@ -34,6 +33,4 @@ class PrivatePlane(contextlib.AsyncExitStack):
         plane = ControlPlane(folder, self._programs, controllers=controllers)
         await self.enter_async_context(plane)
         cluster = Cluster.of_plane(folder, self._programs["kubectl"], folder)
-        async with cluster.api() as api:
-            await install_kinds(api)
         return plane, cluster

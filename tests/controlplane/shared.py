@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.controlplane import binaries
-from tests.controlplane.api import Api
-from tests.controlplane.manifests import install_kinds
 from tests.controlplane.plane import ControlPlane
 from tests.harness.processes import ROOT
 
@@ -80,8 +78,7 @@ async def _keep(folder: Path) -> None:
     here = folder / f"plane-{os.getpid()}"
     with (folder / "kept").open("w") as kept, (folder / "users").open("w") as users:
         fcntl.flock(kept, fcntl.LOCK_EX)
-        async with ControlPlane(here, programs) as plane, Api(plane.access) as api:
-            await install_kinds(api)
+        async with ControlPlane(here, programs):
             ready = folder / "ready"
             (folder / "ready.new").write_text(str(here))
             (folder / "ready.new").rename(ready)
