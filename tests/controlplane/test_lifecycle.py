@@ -105,8 +105,8 @@ async def test_a_deleted_group_takes_everything_with_it(api: Api) -> None:
     await pods_of(api)
     await api.delete(GROUPS, NAME)
     for plural, name in places():
-        await api.wait_gone(plural, name, within=20)
-    await api.wait_until("pods", lambda pods: not pods)
+        await api.wait_gone(plural, name, within=60)
+    await api.wait_until("pods", lambda pods: not pods, within=20)
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
@@ -372,7 +372,7 @@ async def test_what_changed_while_no_operator_ran_is_caught_up_with(
     await api.create(GROUPS, group("new"))
     await api.patch(GROUPS, "edited", {"spec": {"members": [member("changed")]}})
     await api.delete("services", NAME)
-    await api.wait_gone("deployments", "gone")
+    await api.wait_gone("deployments", "gone", within=60)
     await operator.start()
     await api.wait_for("deployments", "new", lambda _: True, within=40)
     await api.wait_for("services", NAME, lambda _: True)

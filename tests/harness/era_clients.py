@@ -9,20 +9,15 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from tests.harness.messages import (
-    ACCEPT,
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    META,
-    MODERN,
-    VERSION_KEY,
-)
+from tests.harness.gateway import ACCEPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.harness.gateway import Gateway
 
+MODERN = "2026-07-28"
+META = "io.modelcontextprotocol/"
 SUBSCRIPTION = f"{META}subscriptionId"
 
 
@@ -292,9 +287,9 @@ class ModernClient(Client):
     ) -> tuple[dict[str, Any], dict[str, str]]:
         meta = {
             **params.get("_meta", {}),
-            VERSION_KEY: MODERN,
-            CLIENT_INFO_KEY: self.info,
-            CAPABILITIES_KEY: self.capabilities,
+            f"{META}protocolVersion": MODERN,
+            f"{META}clientInfo": self.info,
+            f"{META}clientCapabilities": self.capabilities,
         }
         if log_level is not None:
             meta[f"{META}logLevel"] = log_level

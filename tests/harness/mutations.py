@@ -6,8 +6,14 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.harness.front import call, modern, modern_headers
-from tests.harness.messages import ACCEPT, CAPABILITIES_KEY, request
+from tests.harness.front import (
+    BOTH,
+    CAPABILITIES_KEY,
+    call,
+    modern,
+    modern_headers,
+    request,
+)
 
 if TYPE_CHECKING:
     import random
@@ -130,7 +136,7 @@ def framed(rng: random.Random, headers: list[str], body: bytes) -> bytes:
     lines = [
         f"{method} {rng.choice(['/mcp', '/mcp/', '/mcp?a=b'])} HTTP/1.{rng.choice('1110')}",
         "Host: localhost:8080",
-        f"Accept: {rng.choice([ACCEPT, '*/*', 'application/json'])}",
+        f"Accept: {rng.choice([BOTH, '*/*', 'application/json'])}",
         "Content-Type: application/json",
         *headers,
     ]
