@@ -116,8 +116,14 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
         inactivity_seconds=settings.watch_inactivity_seconds,
     )
 
+    def proxied() -> Client:
+        # Pods that hang must not hold connections that anything else waits for, such as the lease.
+        asking = connection.open_session(configuration, credentials, connections=0)
+        stack.push_async_callback(asking.close)
+        return Client(configuration.host, asking, _Open(), metrics, clock=clock)
+
     poller = Poller(
-        _pod_access(settings, client, stack),
+        _pod_access(settings, proxied, stack),
         workers.add,
         wall_clock=time.time,
         observe=metrics.polled,
@@ -173,10 +179,13 @@ class _Open:
         return seconds >= 0
 
 
-def _pod_access(settings: Settings, client: Client, stack: contextlib.AsyncExitStack) -> Fetch:
+def _pod_access(
+    settings: Settings, proxied: Callable[[], Client], stack: contextlib.AsyncExitStack
+) -> Fetch:
     port = settings.pod_admin_port
     if settings.pods == "proxy":
-        return ProxiedAccess(client.raw_get, port, seconds=_POLL_TIMEOUT_SECONDS)
+        # The poller gives up first, so that it always gives the same reason.
+        return ProxiedAccess(proxied().raw_get, port, seconds=2 * _POLL_TIMEOUT_SECONDS)
     access = DirectAccess(port)
     stack.push_async_callback(access.close)
     return access

@@ -57,7 +57,6 @@ async def load(kubeconfig: Path | None) -> Configuration:
     except (ConfigException, OSError, ValueError, YAMLError) as error:
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "this is no pod (--kubeconfig FILE?)"
         raise NoClusterError(f"{where}: {error}") from error
-    configuration.connection_pool_maxsize = _CONNECTIONS
     # A request that failed is retried by who knows whether it is still wanted.
     configuration.retries = None
     return configuration
@@ -104,16 +103,21 @@ class Credentials:
 class _Sessions(RESTClientObject):
     """Opens sessions with the TLS of a configuration."""
 
-    def session(self, middlewares: Sequence[Any]) -> ClientSession:
+    def session(self, middlewares: Sequence[Any], limit: int) -> ClientSession:
+        self.maxsize = limit
         self.configuration.client_session_kwargs = {"middlewares": tuple(middlewares)}
         return self._create_pool_manager()
 
 
 def open_session(
-    configuration: Configuration, credentials: Credentials, *outer: ClientMiddlewareType
+    configuration: Configuration,
+    credentials: Credentials,
+    *outer: ClientMiddlewareType,
+    connections: int = _CONNECTIONS,
 ) -> ClientSession:
     """A session whose every request carries fresh credentials; `outer` middlewares see it before.
-    Must be called in the loop that uses the session."""
+    Must be called in the loop that uses the session. Requests beyond `connections` wait; 0: never.
+    """
 
     async def authenticate(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         sent = await credentials.headers()
@@ -125,4 +129,4 @@ def open_session(
             response = await handler(request)
         return response
 
-    return _Sessions(configuration).session([*outer, authenticate])
+    return _Sessions(configuration).session([*outer, authenticate], connections)

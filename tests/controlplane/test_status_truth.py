@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections import Counter
@@ -394,6 +395,46 @@ async def test_scaled_to_zero_is_not_available_and_comes_back(
         assert (found["status"]["state"], found["status"]["members"]) == ("Inactive", "0/0")
         await cluster.kubectl("scale", "mcpsg/demo", "--replicas=1", namespace=namespace)
         await api.wait_for(GROUPS, "demo", is_well, within=40)
+
+
+class OneAddress:
+    """For the only pod of a test: an address of this machine that is no loopback address."""
+
+    def __init__(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))  # a route is looked for, nothing is sent
+            except OSError:
+                pytest.skip("this machine has no address beyond itself")
+            self._address = probe.getsockname()[0]
+
+    def take(self) -> str:
+        return str(self._address)
+
+
+async def test_pods_are_asked_through_the_api_server_by_an_operator_outside(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    stubs = StubPods(cluster, namespace)
+    # The API server proxies to no loopback address.
+    stubs._addresses = OneAddress()  # type: ignore[assignment]
+    async with (
+        stubs,
+        Operator(
+            cluster,
+            namespace,
+            pods="proxy",
+            pod_admin_port=stubs.admin_port,
+            access=cluster.access,  # no role that is shipped allows it
+        ),
+    ):
+        await api.apply(GROUPS, plain("demo", replicas=1))
+        await stubs.running("demo", 1)
+        await api.wait_for(GROUPS, "demo", is_well, within=40)
+        await let_it_be_ready_for_long(stubs.pods("demo")[0])
+        stubs.stubs("demo")[0].hang = True
+        unreachable = says("ReplicasAgree", "Unknown", "ReplicaUnreachable", "no answer within 2 s")
+        await api.wait_for(GROUPS, "demo", unreachable, within=40)
 
 
 async def test_pods_that_accept_and_never_answer_delay_no_other_group(
