@@ -125,7 +125,6 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
     poller = Poller(
         _pod_access(settings, proxied, stack),
         workers.add,
-        wall_clock=time.time,
         observe=metrics.polled,
         interval=settings.poll_seconds,
         timeout=_POLL_TIMEOUT_SECONDS,

@@ -83,11 +83,10 @@ class Poll:
     """How asking one pod went: the last report that there was, and what came after it.
 
     `misses` counts the polls without a report since then, in a row; `error` says why the latest
-    of them that was news failed. `answered` is the Unix time of the last report.
+    of them that was news failed.
     """
 
     report: PodReport | None = None
-    answered: float | None = None
     misses: int = 0
     error: str = ""
 

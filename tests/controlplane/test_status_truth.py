@@ -204,6 +204,10 @@ async def test_an_open_circuit_on_one_replica_is_a_disagreement_that_names_it(
     assert says("Healthy", "False", "Degraded")(found)
     scene.tell(scene.ill)
     await scene.until(is_well)
+    described = await scene.cluster.kubectl(
+        "describe", "mcpsg", "demo", namespace=scene.api.namespace
+    )
+    assert "CircuitsDiffer" in described.out.partition("Events:")[2]
     told = await events_of(scene.api)
     assert told.count(("Warning", "CircuitsDiffer")) == 1
     assert ("Normal", "ReplicasAgree") in told

@@ -66,18 +66,18 @@ def pod(
         ip=ip,
         ready_since=since if ready else None,
         terminating=terminating,
-        poll=poll or Poll(report(name, **facts), NOW),
+        poll=poll or Poll(report(name, **facts)),
     )
 
 
 def missed(name: str = "search-1", misses: int = 3, **facts: Any) -> Poll:
     """How it stands with a pod that answered once, and then did not."""
-    return Poll(report(name, **facts), NOW - 20, misses, "no answer within 2 s")
+    return Poll(report(name, **facts), misses, "no answer within 2 s")
 
 
 def never(misses: int = 3) -> Poll:
     """How it stands with a pod that never answered."""
-    return Poll(None, None, misses, "no answer within 2 s") if misses else Poll()
+    return Poll(None, misses, "no answer within 2 s") if misses else Poll()
 
 
 def deployment(wanted: int = 2, **status: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def manifest(**status: Any) -> dict[str, Any]:
 
 
 def test_a_pod_is_read_from_what_the_api_server_shows() -> None:
-    poll = Poll(report(), NOW)
+    poll = Poll(report())
     found = observe_pod(manifest(), poll)
     assert (found.name, found.uid, found.ip) == ("search-1", "u1", "10.0.0.1")
     assert found.ready_since == NOW - 60
@@ -95,7 +95,7 @@ def test_a_group_is_due_when_its_first_pod_becomes_silent() -> None:
         (never(2), False),
         (never(3), True),
         (missed(misses=1), True),
-        (Poll(report(), NOW), True),
+        (Poll(report()), True),
     ],
 )
 def test_a_group_is_settled_when_each_pod_answered_or_was_missed_thrice(

@@ -139,7 +139,7 @@ class Bench:
 
     def says(self, name: str, **facts: Any) -> None:
         facts = {"config_hash": HASH, **facts}
-        self.polls.of[f"uid-{name}"] = Poll(report(name, **facts), self.now)
+        self.polls.of[f"uid-{name}"] = Poll(report(name, **facts))
 
     def report(self, finding: Finding | None = None) -> float | None:
         observed = self.reporter.observe(KEY, finding or accepted())

@@ -621,9 +621,7 @@ _REPORTS = st.builds(
     rejected=st.none() | st.just("x" * 600),
     missing_secrets=st.sampled_from([(), ("token/key",)]),
 )
-_POLLS = st.builds(
-    Poll, st.none() | _REPORTS, st.just(NOW), st.integers(0, 4), st.just("no answer within 2 s")
-)
+_POLLS = st.builds(Poll, st.none() | _REPORTS, st.integers(0, 4), st.just("no answer within 2 s"))
 _PODS = st.lists(
     st.builds(
         ObservedPod,
