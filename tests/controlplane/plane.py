@@ -48,7 +48,7 @@ class PlaneError(Exception):
 
 
 class ControlPlane:
-    """`async with ControlPlane(folder, programs) as plane:` owns its programs; `crds/` is installed.
+    """`async with ControlPlane(folder, programs) as plane:` owns its programs, `crds/` installed.
 
     `programs` are paths by name (`binaries.control_plane()`). `controllers=False` leaves
     kube-controller-manager away. The folder keeps certificates, logs and the audit log.

@@ -1,12 +1,14 @@
 """An API server behind a proxy that makes it fail: `async with FaultyApi(access) as faulty:`.
 
-Clients with a token come through it; a client's certificate ends at a proxy.
+Clients with a token come through it; a client's certificate ends at a proxy. An API server proxies
+to no pod on loopback: with `pods` this one does it instead, for the stand-ins of a node.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from tests.controlplane.access import Access
+    from tests.controlplane.nodes import Node
 
 _OF_ONE_HOP: Final = frozenset(
     {
@@ -44,6 +47,10 @@ _OF_ONE_HOP: Final = frozenset(
         "transfer-encoding",
         "upgrade",
     }
+)
+_POD: Final = re.compile(
+    r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?:http:)?(?P<name>[^/:]+):(?P<port>\d+)"
+    r"/proxy(?P<path>/.*)"
 )
 _CUT: Final = 599  # nobody sees it
 _MOST_BYTES: Final = 64 * 1024 * 1024
@@ -77,9 +84,10 @@ class FaultyApi:
     """`answered` has every request once it ended; `inject` adds a fault, the first that fits acts
     alone."""
 
-    def __init__(self, access: Access, *, tls: bool = True) -> None:
+    def __init__(self, access: Access, *, tls: bool = True, pods: Node | None = None) -> None:
         self._access = replace(access, certificate=None, token=None, impersonate=None)
         self._authority = Authority() if tls else None
+        self._pods = pods
         self._faults: list[Fault] = []
         self._watches: set[_Watch] = set()
         self._opened = asyncio.Condition()
@@ -197,7 +205,7 @@ class FaultyApi:
                 return _cut(request)
             case _:
                 pass
-        async with self._ask(request) as answer:
+        async with self._ask_someone(request) as answer:
             body = await answer.read()
         if isinstance(action, Cut):
             return _cut(request)
@@ -227,6 +235,18 @@ class FaultyApi:
                 reader.cancel()
                 await asyncio.wait({reader})
         return response
+
+    def _ask_someone(self, request: web.Request) -> aiohttp.client._RequestContextManager:
+        found = _POD.fullmatch(request.path)
+        if found is None or self._pods is None:
+            return self._ask(request)
+        for pod in self._pods.pods():
+            if (pod.namespace, pod.name) == (found["namespace"], found["name"]):
+                url = f"http://{pod.address}:{found['port']}{found['path']}"
+                headers = _passed_on(request.headers)
+                headers.pop("Authorization", None)  # as the API server
+                return self._http.request(request.method, url, headers=headers)
+        return self._ask(request)
 
     def _ask(self, request: web.Request) -> aiohttp.client._RequestContextManager:
         return self._http.request(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.controlplane.operating import Operator
 from tests.controlplane.pods import StubPods
+from tests.controlplane.proxy import FaultyApi
 from tests.harness.processes import alive
 
 if TYPE_CHECKING:
@@ -65,3 +66,20 @@ async def test_it_ends_is_killed_pauses_and_starts_again(
         assert alive([first]) == []
         await operator.start()
         assert operator.pid != first
+
+
+async def test_pods_are_asked_through_the_api_server_from_a_laptop(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    async with (
+        StubPods(cluster, namespace) as stubs,
+        FaultyApi(cluster.access, pods=stubs) as between,
+        Operator(
+            cluster, namespace, pods="proxy", pod_admin_port=stubs.admin_port, through=between
+        ),
+    ):
+        await api.apply("mcpservergroups", group("a"))
+        await stubs.running("a", 2)
+        await api.wait_for("mcpservergroups", "a", lambda g: is_true(g, "Ready"), within=30)
+        assert between.count("get", "pods") >= 2
+        assert all(stub.asked for stub in stubs.stubs())

@@ -8,7 +8,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from tests.harness.gateway import ACCEPT, Reply
+from tests.harness.gateway import Reply
+from tests.harness.messages import ACCEPT
 
 from mcpgroup_gateway.wire.envelope import parse_list, parse_message, parse_object
 

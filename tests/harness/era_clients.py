@@ -9,15 +9,20 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from tests.harness.gateway import ACCEPT
+from tests.harness.messages import (
+    ACCEPT,
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    META,
+    MODERN,
+    VERSION_KEY,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.harness.gateway import Gateway
 
-MODERN = "2026-07-28"
-META = "io.modelcontextprotocol/"
 SUBSCRIPTION = f"{META}subscriptionId"
 
 
@@ -287,9 +292,9 @@ class ModernClient(Client):
     ) -> tuple[dict[str, Any], dict[str, str]]:
         meta = {
             **params.get("_meta", {}),
-            f"{META}protocolVersion": MODERN,
-            f"{META}clientInfo": self.info,
-            f"{META}clientCapabilities": self.capabilities,
+            VERSION_KEY: MODERN,
+            CLIENT_INFO_KEY: self.info,
+            CAPABILITIES_KEY: self.capabilities,
         }
         if log_level is not None:
             meta[f"{META}logLevel"] = log_level

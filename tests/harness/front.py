@@ -9,6 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tests.harness.messages import ACCEPT, CAPABILITIES_KEY, MODERN, VERSION_KEY, request
+
 from mcpgroup_gateway.front import Front, FrontSettings
 from mcpgroup_gateway.serving.sessions import SessionTable
 from mcpgroup_gateway.wire.envelope import (
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from mcpgroup_gateway.serving.interface import Caller
     from mcpgroup_gateway.wire.param_headers import ParamHeader
 
-BOTH = "application/json, text/event-stream"
 PROGRESS = encode_notification("notifications/progress", b'{"progressToken":1,"progress":1}')
 
 
@@ -164,7 +165,7 @@ class Wire:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         fields: dict[str, str | None] = {"host": "localhost", "content-length": str(len(data))}
         if method == "POST":
-            fields |= {"content-type": "application/json", "accept": BOTH}
+            fields |= {"content-type": "application/json", "accept": ACCEPT}
         fields |= {name.replace("_", "-"): value for name, value in headers.items()}
         lines = [f"{k}: {v}" for k, v in fields.items() if v is not None]
         head = "\r\n".join([f"{method} {path} HTTP/1.1", *lines])
@@ -334,10 +335,6 @@ async def staged(
         await front.close()
 
 
-def request(method: str, request_id: Any, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-
-
 def call(name: str, request_id: Any = 1, **params: Any) -> dict[str, Any]:
     return request("tools/call", request_id, name=name, **params)
 
@@ -347,11 +344,6 @@ async def until(condition: Any, seconds: float = 5.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.005)
-
-
-MODERN = "2026-07-28"
-VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 
 
 def modern(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import aiohttp
 import mcp
 from prometheus_client.parser import text_string_to_metric_families
+from tests.harness.messages import ACCEPT
 from tests.harness.processes import ROOT, Running
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import psutil
-
-ACCEPT = "application/json, text/event-stream"
 
 
 @dataclass

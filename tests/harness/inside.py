@@ -16,21 +16,25 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import aiohttp
+from tests.harness.messages import (
+    ACCEPT,
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    MODERN,
+    VERSION_KEY,
+    messages_of,
+    request,
+)
 from tests.harness.processes import until
 
 from mcpgroup_gateway import manifest
 from mcpgroup_gateway.replica import recording
 from mcpgroup_gateway.replica.composition import Replica
 from mcpgroup_gateway.replica.options import RunOptions
-from mcpgroup_gateway.wire.sse import EventParser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-ACCEPT = "application/json, text/event-stream"
-MODERN = "2026-07-28"
-_META = "io.modelcontextprotocol/"
 
 
 class _Faults(logging.Handler):
@@ -125,10 +129,6 @@ class Inside:
             return answer.status
 
 
-def request(method: str, request_id: object, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-
-
 def modern(
     method: str,
     request_id: object,
@@ -138,29 +138,15 @@ def modern(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A request of the modern era and its headers."""
     params["_meta"] = {
-        f"{_META}protocolVersion": MODERN,
-        f"{_META}clientInfo": {"name": "t", "version": "1"},
-        f"{_META}clientCapabilities": capabilities or {},
+        VERSION_KEY: MODERN,
+        CLIENT_INFO_KEY: {"name": "t", "version": "1"},
+        CAPABILITIES_KEY: capabilities or {},
         **(meta or {}),
     }
     headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
     if "name" in params or "uri" in params:
         headers["Mcp-Name"] = params.get("name") or params["uri"]
     return request(method, request_id, **params), headers
-
-
-async def messages_of(answer: aiohttp.ClientResponse) -> AsyncIterator[Any]:
-    """The messages of an answer as they come."""
-    if not answer.content_type.startswith("text/event-stream"):
-        body = await answer.read()
-        if body:
-            yield json.loads(body)
-        return
-    parser = EventParser(1 << 26)
-    async for data in answer.content.iter_any():
-        for event in parser.feed(data):
-            if event.data:
-                yield json.loads(event.data)
 
 
 @contextlib.asynccontextmanager

@@ -6,14 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.harness.front import (
-    BOTH,
-    CAPABILITIES_KEY,
-    call,
-    modern,
-    modern_headers,
-    request,
-)
+from tests.harness.front import call, modern, modern_headers
+from tests.harness.messages import ACCEPT, CAPABILITIES_KEY, request
 
 if TYPE_CHECKING:
     import random
@@ -136,7 +130,7 @@ def framed(rng: random.Random, headers: list[str], body: bytes) -> bytes:
     lines = [
         f"{method} {rng.choice(['/mcp', '/mcp/', '/mcp?a=b'])} HTTP/1.{rng.choice('1110')}",
         "Host: localhost:8080",
-        f"Accept: {rng.choice([BOTH, '*/*', 'application/json'])}",
+        f"Accept: {rng.choice([ACCEPT, '*/*', 'application/json'])}",
         "Content-Type: application/json",
         *headers,
     ]

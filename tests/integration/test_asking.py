@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.harness.asking import AskingHttp, Person, asking, text_of
-from tests.harness.gateway import ACCEPT, Gateway
-from tests.harness.inside import messages_of, request
+from tests.harness.gateway import Gateway
+from tests.harness.inside import modern
+from tests.harness.messages import ACCEPT, messages_of, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -154,21 +155,10 @@ async def _session(gateway: Gateway, capabilities: dict[str, Any]) -> str:
     return reply.headers["Mcp-Session-Id"]
 
 
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
-}
-
-
 async def _modern(gateway: Gateway, tool: str, params: dict[str, Any]) -> dict[str, Any]:
-    headers = {
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": tool,
-    }
-    whole = {"name": tool, "_meta": META, **params}
-    reply = await gateway.request("tools/call", whole, headers=headers)
+    capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
+    message, headers = modern("tools/call", 1, capabilities, name=tool, **params)
+    reply = await gateway.post(json.dumps(message).encode(), headers=headers)
     return reply.message
 
 

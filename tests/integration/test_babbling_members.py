@@ -13,8 +13,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.inside import Inside, inside, messages_of, modern, request
+from tests.harness.inside import Inside, inside, modern
 from tests.harness.members import stdio
+from tests.harness.messages import messages_of, request
 from tests.harness.processes import ROOT
 from tests.servers import babble
 from tests.servers.babbling import answer_of

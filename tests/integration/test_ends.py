@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.harness.asking import asking
 from tests.harness.eras import TwoEras
-from tests.harness.gateway import ACCEPT, Gateway
-from tests.harness.inside import messages_of, modern, request
+from tests.harness.gateway import Gateway
+from tests.harness.inside import modern
+from tests.harness.messages import ACCEPT, messages_of, request
 
 if TYPE_CHECKING:
     from pathlib import Path

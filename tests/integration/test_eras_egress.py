@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.harness.era_clients import META, MODERN
 from tests.harness.eras import ERAS, KINDS, TwoEras
+from tests.harness.messages import META, MODERN
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from tests.harness.gateway import ACCEPT, Gateway, member_of
+from tests.harness.gateway import Gateway, member_of
 from tests.harness.members import FaultyHttp, faulty
+from tests.harness.messages import ACCEPT
 
 if TYPE_CHECKING:
     from tests.harness.members import CallLog, Control

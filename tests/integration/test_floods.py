@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.harness.asking import asking
-from tests.harness.inside import Inside, inside, messages_of, modern, request
+from tests.harness.inside import Inside, inside, modern
 from tests.harness.members import stdio
+from tests.harness.messages import messages_of, request
 from tests.harness.processes import ROOT
 from tests.servers.babbling import answer_of
 from tests.servers.raw_http import Peer, RawServer, Request, chunk, event, response, stream_head

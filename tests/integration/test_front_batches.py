@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.front import BOTH, Answer, Events, Stage, call, request, staged, until
+from tests.harness.front import Answer, Events, Stage, call, staged, until
+from tests.harness.messages import ACCEPT, request
 
 from mcpgroup_gateway.front.batches import BATCH_CALLS, BATCH_MESSAGES
 
@@ -40,7 +41,7 @@ async def test_the_answers_come_as_one_array_without_entries_for_notifications(
     assert len(stage.service.notified) == len(stage.service.responded) == 1
 
 
-@pytest.mark.parametrize("accept", [BOTH, "application/json"])
+@pytest.mark.parametrize("accept", [ACCEPT, "application/json"])
 async def test_a_batch_of_which_nothing_is_to_be_answered_is_accepted(
     stage: Stage, accept: str
 ) -> None:

@@ -8,7 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.harness.front import BOTH, Stage, call, request, staged, until
+from tests.harness.front import Stage, call, staged, until
+from tests.harness.messages import ACCEPT, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -127,7 +128,7 @@ async def test_a_legacy_client_that_disconnects_cancels_nothing(stage: Stage) ->
     await until(lambda: stage.front.in_flight == 0)
 
 
-@pytest.mark.parametrize("accept", [BOTH, "application/json"])
+@pytest.mark.parametrize("accept", [ACCEPT, "application/json"])
 async def test_a_client_without_a_session_cancels_by_disconnecting(
     stage: Stage, accept: str
 ) -> None:
@@ -202,7 +203,7 @@ async def slow_connection(stage: Stage) -> socket.socket:
 async def send(sock: socket.socket, message: object, session_id: str) -> None:
     body = json.dumps(message).encode()
     head = (
-        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: {BOTH}\r\n"
+        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: {ACCEPT}\r\n"
         f"Content-Type: application/json\r\nMcp-Session-Id: {session_id}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )

@@ -7,20 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.front import (
-    BOTH,
-    CAPABILITIES_KEY,
-    MODERN,
-    VERSION_KEY,
-    Answer,
-    Stage,
-    call,
-    modern,
-    modern_headers,
-    request,
-    staged,
-    until,
-)
+from tests.harness.front import Answer, Stage, call, modern, modern_headers, staged, until
+from tests.harness.messages import ACCEPT, CAPABILITIES_KEY, MODERN, VERSION_KEY, request
 
 from mcpgroup_gateway.wire.param_headers import ParamHeader
 
@@ -143,7 +131,7 @@ async def test_a_method_that_the_era_has_no_more_is_not_found(stage: Stage, meth
 async def test_only_posts_are_allowed(stage: Stage, method: str, version: str) -> None:
     session = await stage.session()
     answer = await stage.ask(
-        method=method, mcp_protocol_version=version, mcp_session_id=session, accept=BOTH
+        method=method, mcp_protocol_version=version, mcp_session_id=session, accept=ACCEPT
     )
     assert answer.status == 405
     assert answer.headers["allow"] == "POST, OPTIONS"
@@ -190,7 +178,7 @@ async def test_discover_is_answered(stage: Stage) -> None:
     ("code", "status"),
     [(-32602, 400), (-32020, 400), (-32021, 400), (-32601, 404), (-31001, 200), (-32603, 200)],
 )
-@pytest.mark.parametrize("accept", [BOTH, "text/event-stream", "application/json"])
+@pytest.mark.parametrize("accept", [ACCEPT, "text/event-stream", "application/json"])
 async def test_the_status_follows_the_code_of_a_member(
     stage: Stage, code: int, status: int, accept: str
 ) -> None:
@@ -242,7 +230,7 @@ async def test_a_silent_call_becomes_a_stream_that_is_kept_alive() -> None:
         assert await wire.chunk() == b""
 
 
-@pytest.mark.parametrize("accept", [BOTH, "application/json"])
+@pytest.mark.parametrize("accept", [ACCEPT, "application/json"])
 async def test_a_client_that_goes_away_cancels_at_once(stage: Stage, accept: str) -> None:
     wire = await stage.connect()
     body = modern("tools/call", name="hold")

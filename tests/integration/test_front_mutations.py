@@ -7,7 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.harness.front import Stage, Wire, request, staged, until
+from tests.harness.front import Stage, Wire, staged, until
+from tests.harness.messages import request
 from tests.harness.mutations import damaged_modern_request, damaged_request, send_damaged_requests
 
 from mcpgroup_gateway.wire.param_headers import ParamHeader

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.front import Events, Stage, call, request, staged, until
+from tests.harness.front import Events, Stage, call, staged, until
+from tests.harness.messages import request
 
 from mcpgroup_gateway.wire.envelope import encode_notification, encode_request
 from mcpgroup_gateway.wire.protocol import Kind

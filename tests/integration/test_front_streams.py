@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.harness.front import Stage, Wire, call, request, staged, until
+from tests.harness.front import Stage, Wire, call, staged, until
+from tests.harness.messages import request
 
 from mcpgroup_gateway.wire.protocol import Kind
 

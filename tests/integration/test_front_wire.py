@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.front import BOTH, Stage, call, request, staged
+from tests.harness.front import Stage, call, staged
+from tests.harness.messages import ACCEPT, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,7 +24,7 @@ async def stage() -> AsyncIterator[Stage]:
 @pytest.mark.parametrize(
     "raw_id", ['"1"', "1", '"007"', "0", "-5", "9007199254740993", '"\\u00e9"', '""', "1" * 40]
 )
-@pytest.mark.parametrize("accept", [BOTH, "application/json", "text/event-stream"])
+@pytest.mark.parametrize("accept", [ACCEPT, "application/json", "text/event-stream"])
 async def test_an_id_comes_back_as_it_was_spelled(stage: Stage, raw_id: str, accept: str) -> None:
     session = await stage.session()
     wire = await stage.connect()
@@ -152,12 +153,12 @@ async def test_a_stream_begins_with_the_first_notification(stage: Stage) -> None
     assert json.loads(last)["id"] == "p"
 
 
-@pytest.mark.parametrize("accept", ["*/*", BOTH])
+@pytest.mark.parametrize("accept", ["*/*", ACCEPT])
 async def test_without_a_session_events_go_to_those_who_name_them(
     stage: Stage, accept: str
 ) -> None:
     answer = await stage.ask(call("progress"), accept=accept)
-    assert bool(answer.events) == (accept == BOTH)
+    assert bool(answer.events) == (accept == ACCEPT)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.harness.asking import asking
-from tests.harness.inside import ACCEPT, Inside, inside, messages_of, modern, request
+from tests.harness.inside import Inside, inside, modern
+from tests.harness.messages import ACCEPT, messages_of, request
 from tests.harness.mutations import confused
 from tests.servers import babble
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import mcp
 import pytest
 from tests.conformance.runs import FIXTURE
-from tests.harness.front import MODERN, Wire, modern, modern_headers
+from tests.harness.front import Wire, modern, modern_headers
 from tests.harness.gateway import Gateway
 from tests.harness.members import faulty, stdio
+from tests.harness.messages import MODERN
 
 if TYPE_CHECKING:
     from tests.harness.gateway import Reply

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import mcp
 import pytest
-from tests.harness.gateway import ACCEPT, Gateway, Reply
+from tests.harness.gateway import Gateway, Reply
 from tests.harness.members import CallLog, FaultyHttp, faulty
+from tests.harness.messages import ACCEPT
 from tests.harness.processes import until
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.harness.asking import asking
-from tests.harness.inside import Inside, inside, messages_of, modern, request
+from tests.harness.inside import Inside, inside, modern
+from tests.harness.messages import messages_of, request
 from tests.servers.raw_http import Member, Peer, RawServer, Request, response, result
 
 from mcpgroup_gateway.members.upstream import MemberFailure

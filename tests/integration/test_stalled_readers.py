@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.harness.gateway import ACCEPT, Gateway
+from tests.harness.gateway import Gateway
 from tests.harness.members import FaultyHttp
+from tests.harness.messages import ACCEPT
 
 from mcpgroup_gateway.front import FrontSettings
 from mcpgroup_gateway.wire.sse import EventParser

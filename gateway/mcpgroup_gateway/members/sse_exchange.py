@@ -10,7 +10,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.http1 import HttpCall, Signal
 from mcpgroup_gateway.members.http_answers import (
     failure_of,
     is_json,
@@ -18,12 +17,13 @@ from mcpgroup_gateway.members.http_answers import (
     read_answer,
     too_large,
 )
+from mcpgroup_gateway.members.http_exchange import HttpExchange
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.wire.envelope import encode_request
 
 if TYPE_CHECKING:
     import asyncio
 
+    from mcpgroup_gateway.members.http1 import HttpCall
     from mcpgroup_gateway.members.http_connection import Head
     from mcpgroup_gateway.members.http_target import Fields
     from mcpgroup_gateway.members.sse_session import SseUpstream
@@ -36,31 +36,10 @@ BUFFERED_BYTES: Final = 4 * 1024 * 1024
 _REFUSAL_BYTES: Final = 64 * 1024
 
 
-class SseExchange:
+class SseExchange(HttpExchange):
     """See `members.upstream.Exchange`; made by `SseUpstream.request`."""
 
-    __slots__ = (
-        "_answered",
-        "_begun",
-        "_body",
-        "_buffered",
-        "_call",
-        "_closed",
-        "_failure",
-        "_fields",
-        "_loop",
-        "_ready",
-        "_request",
-        "_safe",
-        "_session",
-        "_signal",
-        "_size",
-        "_was_sent",
-        "method",
-        "raw_id",
-        "request_id",
-        "token",
-    )
+    __slots__ = ("_begun", "_buffered", "_ready", "_session")
 
     def __init__(
         self,
@@ -73,35 +52,11 @@ class SseExchange:
         safe: bool,
         fields: Fields,
     ) -> None:
+        super().__init__(loop, request_id, method, params, progress_token, safe, fields)
         self._session = session
-        self._loop = loop
-        self._request = encode_request(request_id, method, params)
-        self._fields = fields
-        self._safe = safe
-        self._signal = Signal(loop)
-        self._call: HttpCall | None = None
-        self._body: list[bytes] = []
-        self._size = 0
         self._ready: deque[tuple[Message, int]] = deque()
         self._buffered = 0
-        self._failure: MemberFailure | None = None
         self._begun = False
-        self._answered = False
-        self._closed = False
-        self._was_sent = False
-        self.method = method
-        self.request_id = request_id
-        self.raw_id = b"%d" % request_id
-        self.token = b"" if progress_token is None else b"%d" % progress_token
-
-    @property
-    def sent(self) -> bool:
-        return self._was_sent or (self._call is not None and self._call.sent)
-
-    @property
-    def pending(self) -> bool:
-        """True as long as an answer may come."""
-        return not self._answered and self._failure is None
 
     async def next(self) -> Message:
         if not self._begun:

@@ -12,7 +12,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from mcpgroup_gateway.core.outcomes import Failure
-from mcpgroup_gateway.members.http1 import HttpCall, Signal
 from mcpgroup_gateway.members.http_address import event_id_field
 from mcpgroup_gateway.members.http_answers import (
     EVENT_STREAM,
@@ -23,13 +22,15 @@ from mcpgroup_gateway.members.http_answers import (
     read_answer,
     too_large,
 )
+from mcpgroup_gateway.members.http_exchange import HttpExchange
 from mcpgroup_gateway.members.upstream import MemberFailure
-from mcpgroup_gateway.wire.envelope import MalformedMessage, Message, encode_request, parse_message
+from mcpgroup_gateway.wire.envelope import MalformedMessage, Message, parse_message
 from mcpgroup_gateway.wire.sse import Event, EventParser, EventTooLarge
 
 if TYPE_CHECKING:
     import asyncio
 
+    from mcpgroup_gateway.members.http1 import HttpCall
     from mcpgroup_gateway.members.http_connection import Head
     from mcpgroup_gateway.members.http_session import HttpUpstream
     from mcpgroup_gateway.members.http_target import Fields
@@ -44,34 +45,10 @@ FRUITLESS_RESUMPTIONS: Final = 3
 MAX_READY: Final = 1000
 
 
-class StreamableExchange:
+class StreamableExchange(HttpExchange):
     """See `members.upstream.Exchange`; made by `StreamableUpstream.request`."""
 
-    __slots__ = (
-        "_answered",
-        "_body",
-        "_call",
-        "_closed",
-        "_failure",
-        "_fields",
-        "_fruitless",
-        "_limit",
-        "_loop",
-        "_parser",
-        "_ready",
-        "_request",
-        "_resumption",
-        "_safe",
-        "_session",
-        "_signal",
-        "_size",
-        "_was_sent",
-        "head",
-        "method",
-        "raw_id",
-        "request_id",
-        "token",
-    )
+    __slots__ = ("_fruitless", "_limit", "_parser", "_ready", "_resumption", "_session", "head")
 
     def __init__(
         self,
@@ -84,33 +61,14 @@ class StreamableExchange:
         safe: bool,
         fields: Fields,
     ) -> None:
+        super().__init__(loop, request_id, method, params, progress_token, safe, fields)
         self._session = session
-        self._loop = loop
-        self._request = encode_request(request_id, method, params)
-        self._fields = fields
-        self._safe = safe
         self._limit = session.response_limit
-        self._signal = Signal(loop)
-        self._call: HttpCall | None = None
-        self._body: list[bytes] = []
-        self._size = 0
         self._parser: EventParser | None = None
         self._ready: deque[Message] = deque()
-        self._failure: MemberFailure | None = None
-        self._answered = False
-        self._closed = False
-        self._was_sent = False
         self._resumption: asyncio.TimerHandle | None = None
         self._fruitless = 0
         self.head: Head | None = None
-        self.method = method
-        self.request_id = request_id
-        self.raw_id = b"%d" % request_id
-        self.token = b"" if progress_token is None else b"%d" % progress_token
-
-    @property
-    def sent(self) -> bool:
-        return self._was_sent or (self._call is not None and self._call.sent)
 
     async def next(self) -> Message:
         if self._call is None and self._resumption is None and self._failure is None:
@@ -126,7 +84,7 @@ class StreamableExchange:
                 await self._signal.wait()
 
     def abort(self, failure: MemberFailure) -> None:
-        if self._answered or self._failure is not None:
+        if not self.pending:
             return
         self._ready.clear()
         self._give_up(failure)
@@ -136,13 +94,13 @@ class StreamableExchange:
             return
         self._closed = True
         self._session.forget(self)
-        if not self._answered and self._failure is None:
+        if self.pending:
             reason = "the exchange was given up"
             self._give_up(MemberFailure(Failure.CANCELLED, reason, sent=self.sent))
 
     def fail(self, failure: MemberFailure) -> None:
         """End the exchange without telling the member; used when its session is gone."""
-        if not self._answered and self._failure is None:
+        if self.pending:
             self._failure = failure
             self._stop()
 
@@ -151,7 +109,7 @@ class StreamableExchange:
 
         There is no limit: the stream is read further only when all of them were taken.
         """
-        if not self._answered and self._failure is None:
+        if self.pending:
             self._ready.append(message)
 
     def push_from_elsewhere(self, message: Message) -> bool:
@@ -244,7 +202,7 @@ class StreamableExchange:
             for event in events:
                 self._fruitless = 0
                 self._read_event(event)
-                if self._answered or self._failure is not None:
+                if not self.pending:
                     break
         elif call.failure is not None or call.ended:
             self._resume_or_lose(call, parser)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared import inbound
-from tests.harness.front import CAPABILITIES_KEY, MODERN, VERSION_KEY, modern, request
+from tests.harness.front import modern
+from tests.harness.messages import CAPABILITIES_KEY, MODERN, VERSION_KEY, request
 
 from mcpgroup_gateway.front.modern import (
     ModernRequest,

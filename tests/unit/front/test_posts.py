@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.harness.front import ScriptedService, call, request
+from tests.harness.front import ScriptedService, call
+from tests.harness.messages import request
 
 from mcpgroup_gateway.front.checks import Accepts
 from mcpgroup_gateway.front.load import Load
