@@ -37,8 +37,8 @@ class Reload:
     that is made to point elsewhere, as in a volume of Kubernetes: only content counts. Standard
     input is read once. `rendered`: see `manifest`.
 
-    Members whose Secrets have new values are replaced in the same way; when the replacements do not
-    become ready, the old ones serve on, and event and log say so.
+    Members whose Secrets have new values are replaced by and by; where a replacement does not
+    become ready, the old one serves on, and event and log say so.
     """
 
     def __init__(
@@ -184,12 +184,12 @@ class Reload:
         because = f"new values of Secrets for {', '.join(members)}"
 
         def stuck(reason: str) -> None:
-            text = f"{because}: none of the new ones became ready: {reason}"
+            text = f"{because}, with which not all become ready: {reason}"
             _log.warning("%s", text)
             events.config(to="failed", reason=text, hash=digest)
 
         try:
-            await self._rollout.apply(self._rollout.group, stuck)
+            await self._rollout.renew(members, stuck)
         except Exception:  # noqa: BLE001 - logged and told; what serves serves on
             _log.exception("new values of Secrets could not be applied")
             events.config(to="failed", reason=f"{because}: an internal error", hash=digest)

@@ -55,6 +55,10 @@ class Stage:
         if self.fault is not None:
             raise self.fault
         self.applied.append(group.content)
+
+    async def renew(self, names: list[str], stuck: Callable[[str], None]) -> None:
+        group = SimpleNamespace(content=f"{names} {sorted(self.rotated.values())}".encode())
+        await self.apply(group, stuck)
         self.rotated = {}
 
 
@@ -210,7 +214,7 @@ async def test_members_are_replaced_once_when_their_secrets_have_other_values(
         await reached(lambda: bool(stage.applied))
         await reached(lambda: stage.told == ["event applied"])
         assert (stage.config.digest, stage.config.loaded_at) == before
-    assert stage.under_way == [OLD]
+    assert stage.under_way == [b"['a'] ['2']"]
 
 
 async def test_a_value_with_which_nothing_starts_is_given_up_for_the_next_one(
@@ -225,7 +229,7 @@ async def test_a_value_with_which_nothing_starts_is_given_up_for_the_next_one(
         await reached(lambda: len(stage.under_way) == 2)
         stage.gate.set()
         await reached(lambda: stage.told[-1] == "event applied")
-    assert stage.applied == [OLD]
+    assert stage.applied == [b"['a'] ['good']"]
 
 
 async def test_a_change_of_the_file_goes_before_new_values_of_secrets(
@@ -234,14 +238,14 @@ async def test_a_change_of_the_file_goes_before_new_values_of_secrets(
     async with staged(monkeypatch) as stage:
         stage.gate.clear()
         stage.rotated = {"a": "2"}
-        await reached(lambda: stage.under_way == [OLD])
+        await reached(lambda: stage.under_way == [b"['a'] ['2']"])
         stage.content = b"name: g 2"
         await reached(lambda: stage.under_way[1:] == [b"name: g 2"])
         stage.rotated = {"a": "3"}
         await asyncio.sleep(0.05)  # nothing is to happen: five looks
         assert len(stage.under_way) == 2
         stage.gate.set()
-        await reached(lambda: stage.applied == [b"name: g 2"])
+        await reached(lambda: stage.applied == [b"name: g 2", b"['a'] ['3']"])
 
 
 async def test_new_values_that_cannot_be_applied_are_tried_once(
