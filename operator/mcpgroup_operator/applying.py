@@ -1,12 +1,12 @@
 """Brings one child to what is desired, and deletes one that is no longer asked for.
 
 Nothing is written that is there already, and nothing that is not ours. Every write is aimed at
-the very object that was judged: by its uid when there is one, without force when there is none.
+the very object that was judged: by its uid when there is one, as one to be made when there is none.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcpgroup_operator import errors
 from mcpgroup_operator.kinds import POD, POD_MONITOR, SECRET, Kind
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from mcpgroup_operator.store import Key, Store
 
 Manifest = dict[str, Any]
+
+_NO_OBJECTS_VERSION: Final = "1"
+"""The store of an API server is at this version while it is empty, so no object ever has it. An
+apply that names a version is refused for an object of any other, and makes what is not there."""
 
 
 class NotOursError(Exception):
@@ -132,8 +136,10 @@ class Applier:
 
     async def _apply(self, desired: Desired, live: Manifest | None) -> Manifest:
         if live is None:
-            # Without force: whoever made one of that name a moment ago keeps it.
-            return await self._client.apply(desired.manifest, force=False)
+            # Whoever made one of that name a moment ago keeps it, another operator with our own
+            # field manager, too: against what is there this is a conflict.
+            metadata = {**desired.manifest["metadata"], "resourceVersion": _NO_OBJECTS_VERSION}
+            return await self._client.apply({**desired.manifest, "metadata": metadata}, force=False)
         metadata = {**desired.manifest["metadata"], "uid": live["metadata"]["uid"]}
         return await self._client.apply({**desired.manifest, "metadata": metadata}, force=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -168,6 +169,27 @@ async def test_a_second_installation_leaves_alone_what_another_made(
         told = [e for e in events.values() if e["reason"] == "ManagedByOther"]
         assert len(told) == 1
         assert f"{namespace}.mcpgroup" in str(told[0])
+
+
+async def test_of_two_installations_in_one_place_each_group_gets_one(
+    cluster: Cluster, api: Api, namespace: str, operator: Operator
+) -> None:
+    """Nobody means to have two; what both see at once must not become half of each."""
+    rules = [*operator_rules(), *lease_rules("other")]
+    await cluster.grant("other", namespace, rules, wide=False)
+    access = await cluster.service_account("other", namespace)
+    async with Operator(cluster, namespace, release="other", access=access) as second:
+        for one in (operator, second):
+            await one.metric_reaches("leader", 1)
+        names = [f"g{number}" for number in range(8)]
+        async with asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(api.create(GROUPS, group(name)))
+        for name in names:
+            found = await children(api, name, within=30)
+            marks = {c["metadata"]["annotations"]["mcpgroup.dev/operator"] for c in found.values()}
+            assert len(marks) == 1, name
+            await api.wait_for(GROUPS, name, says("Accepted", "True"), within=20)
 
 
 async def test_a_restart_writes_nothing_and_another_image_rolls_only_who_names_none(
