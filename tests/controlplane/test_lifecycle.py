@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +12,6 @@ import yaml
 from tests.controlplane.groups import NAME, children, condition, group, member, places, says
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.controlplane.api import Api
     from tests.controlplane.operating import Operator
 
@@ -27,17 +24,6 @@ async def pods_of(api: Api, count: int = 2) -> dict[str, str]:
     """Name and uid of each pod, once there are so many."""
     found = await api.wait_until("pods", lambda pods: len(pods) == count)
     return {name: pod["metadata"]["uid"] for name, pod in found.items()}
-
-
-def has_another_uid_than(uid: str) -> Callable[[dict[str, Any]], bool]:
-    def holds(child: dict[str, Any]) -> bool:
-        return bool(child["metadata"]["uid"] != uid)
-
-    return holds
-
-
-def uids(found: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str], str]:
-    return {place: child["metadata"]["uid"] for place, child in found.items()}
 
 
 async def test_applying_a_group_yields_its_children_within_a_second(api: Api) -> None:
@@ -156,18 +142,6 @@ async def test_orphans_are_taken_back_and_no_pod_restarts(api: Api) -> None:
     assert len(await api.list("replicasets")) == 1
 
 
-async def test_a_child_removed_by_hand_is_made_again(api: Api) -> None:
-    await api.create(GROUPS, group(networkPolicy={"enabled": True}))
-    before = uids(await children(api))
-    policy = await api.wait_for("networkpolicies", NAME, lambda _: True)
-    before["networkpolicies", NAME] = policy["metadata"]["uid"]
-    removed = [place for place in before if place[0] != "secrets"]
-    for place in removed:
-        await api.delete(*place)
-    for place in removed:
-        await api.wait_for(*place, has_another_uid_than(before[place]), within=20)
-
-
 async def test_a_secret_removed_by_hand_is_back_at_the_next_reconcile(api: Api) -> None:
     await api.create(GROUPS, group())
     before = (await children(api))["secrets", f"{NAME}-keys"]
@@ -194,97 +168,6 @@ async def test_another_text_in_an_annotation_makes_new_keys(api: Api) -> None:
     await api.patch(GROUPS, NAME, {"spec": {"replicas": 1}})
     await api.wait_for(GROUPS, NAME, says("Accepted", "True"))
     assert (await api.get("secrets", f"{NAME}-keys"))["data"] == after["data"]
-
-
-EDITS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "the file": ("configmaps", NAME, {"data": {"group.yaml": "spec: {}"}}),
-    "a key beside it": ("configmaps", NAME, {"data": {"group.yaml": None}}),
-    "replicas of the Deployment": ("deployments", NAME, {"spec": {"replicas": 7}}),
-    "the budget": (
-        "poddisruptionbudgets",
-        NAME,
-        {"spec": {"maxUnavailable": None, "minAvailable": 1}},
-    ),
-    "the selector of the Service": ("services", NAME, {"spec": {"selector": {"app": "x"}}}),
-    "a label": (
-        "services",
-        f"{NAME}-peers",
-        {"metadata": {"labels": {"app.kubernetes.io/name": "x"}}},
-    ),
-    "the owner": ("serviceaccounts", NAME, {"metadata": {"ownerReferences": []}}),
-}
-
-
-async def test_a_child_edited_by_hand_is_put_right(api: Api) -> None:
-    await api.create(GROUPS, group())
-    before = await children(api)
-    for what, (plural, name, change) in EDITS.items():
-        original = before[plural, name]
-        edited = await api.patch(plural, name, change)
-        assert not is_as(original, edited), what
-        after = await api.wait_for(plural, name, partial(is_as, original))
-        assert after["metadata"]["uid"] == original["metadata"]["uid"], what
-
-
-def is_as(before: dict[str, Any], child: dict[str, Any]) -> bool:
-    """Whether a child says what it said, whatever the API server counted."""
-    same = all(child.get(part) == before.get(part) for part in ("spec", "data"))
-    return same and all(
-        child["metadata"].get(part) == before["metadata"].get(part)
-        for part in ("labels", "ownerReferences")
-    )
-
-
-async def test_a_child_that_loses_the_groups_label_counts_as_somebody_elses(api: Api) -> None:
-    """By that label it is known to be ours: whoever takes it away takes the object over."""
-    await api.create(GROUPS, group())
-    await children(api)
-    labels = {"metadata": {"labels": {"mcpgroup.dev/group": None}}}
-    theirs = await api.patch("services", NAME, labels)
-    await api.wait_for(GROUPS, NAME, says("Accepted", "False", "NotOwned"))
-    after = await api.get("services", NAME)
-    assert after["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
-    await api.patch("services", NAME, {"metadata": {"labels": {"mcpgroup.dev/group": NAME}}})
-    await api.wait_for(GROUPS, NAME, says("Accepted", "True"))
-
-
-async def test_a_port_of_a_service_changed_by_hand_is_put_right(api: Api) -> None:
-    await api.create(GROUPS, group(service={"type": "NodePort"}))
-    before = (await children(api))["services", NAME]
-    (port,) = before["spec"]["ports"]
-    operations = [{"op": "replace", "path": "/spec/ports/0/port", "value": 8888}]
-    await api.patch("services", NAME, operations, kind="json")
-    after = await api.wait_for("services", NAME, lambda s: s["spec"]["ports"][0]["port"] == 80)
-    # The port of the nodes, which clients may know, is the one that it was.
-    assert after["spec"]["ports"] == [port]
-
-
-async def test_a_port_of_a_container_changed_by_hand_is_put_right(api: Api) -> None:
-    await api.create(GROUPS, group())
-    before = (await children(api))["deployments", NAME]
-    path = "/spec/template/spec/containers/0/ports/0/containerPort"
-    operations = [{"op": "replace", "path": path, "value": 8888}]
-    await api.patch("deployments", NAME, operations, kind="json")
-    after = await api.wait_for(
-        "deployments", NAME, lambda d: d["spec"]["template"] == before["spec"]["template"]
-    )
-    assert after["metadata"]["generation"] > before["metadata"]["generation"]
-
-
-async def test_another_way_to_probe_put_in_by_hand_is_taken_out(api: Api) -> None:
-    await api.create(GROUPS, group())
-    before = (await children(api))["deployments", NAME]
-    path = "/spec/template/spec/containers/0/readinessProbe"
-    operations = [
-        {"op": "remove", "path": f"{path}/httpGet"},
-        {"op": "add", "path": f"{path}/tcpSocket", "value": {"port": 1}},
-    ]
-    await api.patch("deployments", NAME, operations, kind="json")
-    await api.wait_for(
-        "deployments",
-        NAME,
-        lambda d: d["spec"]["template"]["spec"] == before["spec"]["template"]["spec"],
-    )
 
 
 FOREIGN: dict[str, dict[str, Any]] = {
