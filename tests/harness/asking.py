@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import mcp
 import mcp_types as types
-from tests.harness.members import HttpMember, free_port, stdio
-from tests.harness.processes import ROOT, Running
+from tests.harness.members import HttpMember, stdio
+from tests.harness.processes import ROOT
 
 if TYPE_CHECKING:
     from mcp.client.context import ClientRequestContext
@@ -31,11 +31,7 @@ class AskingHttp(HttpMember):
         super().__init__(name)
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        self.port = self.port or free_port()
         return [sys.executable, str(SERVER), "http", str(self.port)], {}
-
-    async def ready(self, running: Running) -> None:
-        await running.printed(r"running on http")
 
 
 @dataclass

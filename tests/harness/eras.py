@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tests.harness.era_clients import LegacyClient, ModernClient
 from tests.harness.gateway import Gateway, member_of
 from tests.harness.members import HttpMember, stdio
-from tests.harness.processes import ROOT, Running, alive, until
+from tests.harness.processes import ROOT, alive, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -64,10 +64,6 @@ class _HttpServer(HttpMember):
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         return [*_command(self.name, self.journal), "--http", str(self.port)], {}
-
-    async def ready(self, running: Running) -> None:
-        match = await running.printed(r"listening on http://127\.0\.0\.1:(\d+)/mcp")
-        self.port = int(match[1])
 
 
 def _command(name: str, journal: Path) -> list[str]:

@@ -116,9 +116,10 @@ class HttpMember(abc.ABC):
     def command(self) -> tuple[list[str], dict[str, str]]:
         """The command and its additional environment."""
 
-    @abc.abstractmethod
     async def ready(self, running: Running) -> None:
-        """Return once it listens; sets `port`."""
+        """Return once it listens, and set `port` to what it says."""
+        match = await running.printed(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)")
+        self.port = int(match[1])
 
     async def start(self) -> None:
         command, env = self.command()
@@ -163,10 +164,6 @@ class FaultyHttp(HttpMember):
     def command(self) -> tuple[list[str], dict[str, str]]:
         return faulty_command("http", self.name, "--port", str(self.port), *self.flags), {}
 
-    async def ready(self, running: Running) -> None:
-        match = await running.printed(r"listening on http://127\.0\.0\.1:(\d+)/mcp")
-        self.port = int(match[1])
-
 
 class EverythingHttp(HttpMember):
     """The reference server of npm over streamable HTTP."""
@@ -198,10 +195,6 @@ class OldSse(HttpMember):
         script = str(ROOT / "tests" / "servers" / "sse_server.py")
         where = ["--port", str(self.port), "--path", self.path]
         return [sys.executable, script, *where, *self.flags], {}
-
-    async def ready(self, running: Running) -> None:
-        match = await running.printed(r"listening on http://127\.0\.0\.1:(\d+)/")
-        self.port = int(match[1])
 
 
 class EverythingSse(EverythingHttp):
