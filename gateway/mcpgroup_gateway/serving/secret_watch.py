@@ -48,5 +48,6 @@ class SecretWatch:
         """What lacked a Secret failed for that alone; its next try may be a minute away."""
         for supervisor in self._context.supervisors.values():
             endpoint = supervisor.endpoint
-            if endpoint.member in members and endpoint.state is State.FAILED:
+            waits = endpoint.state is State.FAILED and not endpoint.leaving
+            if waits and endpoint.member in members:
                 supervisor.start()
