@@ -43,7 +43,7 @@ def unreachable(pods: Sequence[ObservedPod]) -> Finding:
     return unknown(Reason.REPLICA_UNREACHABLE, listed(parts, "; "))
 
 
-def config_applied(observed: Observed, now: float) -> Finding:
+def config_applied(observed: Observed) -> Finding:
     """Whether every counted replica serves the file that is in the ConfigMap."""
     pods = observed.counted
     if observed.config_hash is None:
@@ -58,8 +58,8 @@ def config_applied(observed: Observed, now: float) -> Finding:
         # Refusals first: nothing but a person mends them.
         others.sort(key=lambda each: (not each.report.rejected, each.pod))
         return no(reason, listed([_outdated(each) for each in others], "; "))
-    if silent := [pod for pod in pods if pod.is_silent(now)]:
-        return unreachable(silent)
+    if lost := [pod for pod in pods if pod.unreachable]:
+        return unreachable(lost)
     if not reports:
         return unknown(Reason.NOT_ASKED_YET, "the ready replicas were not asked yet")
     ignored = [

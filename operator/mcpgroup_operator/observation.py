@@ -1,8 +1,9 @@
 """What is known of one group at one moment: its Deployment, its pods, and what these said.
 
 A pod is *counted* when it is Ready and not terminating. A counted pod has *told* when a report is
-there and it was not missed three times since. It is *silent* when it cannot be asked although it
-was Ready for 30 s: only then is something wrong. In between it is still being asked.
+there and it was not missed three times since, and is *unreachable* when it was, or was missed three
+times since it became Ready. It is *silent* when that is so although it was Ready for 30 s. In
+between it is *awaited*.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MAX_MISSES: Final = 3
 """Polls without an answer in a row, after which the last answer is worth nothing."""
 SILENCE_SECONDS: Final = 30.0
-"""For how long a pod must be Ready before its silence means something."""
+"""For how long a pod must be Ready before its silence is a doubt about the others, too."""
 
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -59,20 +60,21 @@ class ObservedPod:
 
     def is_silent(self, now: float) -> bool:
         """Whether it should answer, and does not."""
-        return self._cannot_be_asked and self._silent_at() <= now
+        return self.unreachable and self._silent_at() <= now
 
     def silence_in(self, now: float) -> float | None:
         """Seconds until it counts as silent if nothing else happens; None when it will not."""
         at = self._silent_at()
-        return at - now if self._cannot_be_asked and at > now else None
+        return at - now if self.unreachable and at > now else None
 
     @property
     def awaited(self) -> bool:
         """Whether the next polls will tell more than is known now, within seconds."""
-        return self.counted and not self._cannot_be_asked and self.poll.report is None
+        return self.counted and not self.unreachable and self.poll.report is None
 
     @property
-    def _cannot_be_asked(self) -> bool:
+    def unreachable(self) -> bool:
+        """Whether it cannot be asked."""
         return self.counted and (self.poll.misses >= MAX_MISSES or self.ip is None)
 
     def _silent_at(self) -> float:

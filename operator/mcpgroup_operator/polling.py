@@ -168,7 +168,8 @@ class Poller:
         became_ready = target.ready and not pod.target.ready
         moved = target.ip != pod.target.ip
         pod.target = target
-        if became_ready and pod.poll.report is None:
+        unreached = pod.poll.report is None or pod.poll.misses >= MAX_MISSES
+        if became_ready and unreached:
             # While it started nobody could have answered: only misses from now on count.
             pod.poll = Poll()
         if became_ready or moved:

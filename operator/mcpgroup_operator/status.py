@@ -91,11 +91,11 @@ def _findings(
     observed: Observed, reports: Sequence[Told], state: str, now: float, *, zero: bool
 ) -> dict[str, Finding]:
     accepted = with_secrets(observed.accepted, reports, observed.config_hash)
-    applied = config_applied(observed, now)
+    applied = config_applied(observed)
     if zero and not observed.counted and observed.config_hash is not None:
         # Nobody is left who could have another one; the next pod starts with it.
         applied = yes(Reason.SCALED_TO_ZERO)
-    available = _available(observed, reports, now, zero=zero)
+    available = _available(observed, reports, zero=zero)
     return {
         c.ACCEPTED: accepted,
         c.CONFIG_APPLIED: applied,
@@ -108,7 +108,7 @@ def _findings(
     }
 
 
-def _available(observed: Observed, reports: Sequence[Told], now: float, *, zero: bool) -> Finding:
+def _available(observed: Observed, reports: Sequence[Told], *, zero: bool) -> Finding:
     if zero:
         return no(Reason.SCALED_TO_ZERO, "no replica is wanted")
     pods = observed.counted
@@ -121,8 +121,8 @@ def _available(observed: Observed, reports: Sequence[Told], now: float, *, zero:
         return no(Reason.NO_READY_REPLICAS, "no replica is ready")
     if len(reports) == len(pods):
         return no(Reason.NO_MEMBER_AVAILABLE, listed([_why_not(each) for each in reports], "; "))
-    if silent := [pod for pod in pods if pod.is_silent(now)]:
-        return unreachable(silent)
+    if lost := [pod for pod in pods if pod.unreachable]:
+        return unreachable(lost)
     return unknown(Reason.NOT_ASKED_YET, "not all ready replicas were asked yet")
 
 

@@ -228,6 +228,25 @@ def test_a_pod_that_becomes_ready_is_asked_at_once_and_its_misses_until_then_do_
     play(scene)
 
 
+def test_what_a_pod_said_before_its_restart_counts_no_more_when_it_is_ready_again() -> None:
+    async def scene(bench: Bench) -> None:
+        bench.poller.set_pods(KEY, [target()])
+        await asyncio.sleep(10)
+        bench.pods.refuse.add("search-1")
+        bench.poller.set_pods(KEY, [target(ready=False)])
+        await asyncio.sleep(30)
+        assert bench.poll().misses == 3
+        bench.told.clear()
+        bench.pods.refuse.clear()
+        bench.poller.set_pods(KEY, [target(ready=True)])
+        assert not bench.poll().asked
+        await asyncio.sleep(0.02)
+        assert bench.poll().report == report()
+        assert len(bench.told) == 1
+
+    play(scene)
+
+
 def test_an_answer_that_is_no_report_or_another_pods_is_a_miss_with_its_reason() -> None:
     async def scene(bench: Bench) -> None:
         bench.pods.documents["search-1"] = {"available": "perhaps"}

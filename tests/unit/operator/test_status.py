@@ -174,11 +174,19 @@ def test_a_secret_that_only_an_older_file_refers_to_is_nobodys_fault() -> None:
             ("True", "ConfigApplied", ""),
         ),
         (  # ready a moment ago, and still being asked
-            [pod("search-1", since=NOW - 5, poll=never()), pod("search-2")],
+            [pod("search-1", since=NOW - 5, poll=never(2)), pod("search-2")],
             ("True", "ConfigApplied", ""),
         ),
+        (  # however young
+            [pod("search-1", since=NOW - 5, poll=never()), pod("search-2")],
+            (
+                "Unknown",
+                "ReplicaUnreachable",
+                "search-1 does not answer (no answer within 2 s)",
+            ),
+        ),
         (
-            [pod("search-1", since=NOW - 5, poll=never())],
+            [pod("search-1", since=NOW - 5, poll=never(1))],
             ("Unknown", "NotAskedYet", "the ready replicas were not asked yet"),
         ),
         (
