@@ -100,10 +100,6 @@ class FixtureHttp(HttpMember):
         command = [sys.executable, str(FIXTURE), "http", "--port", str(self.port)]
         return command, {}
 
-    async def ready(self, running: Running) -> None:
-        match = await running.printed(r"listening on http://127\.0\.0\.1:(\d+)/mcp")
-        self.port = int(match[1])
-
 
 class Forks:
     """Where fixtures over stdio come from: `async with Forks() as forks`."""

@@ -172,16 +172,25 @@ async def _follow(gateway: Inside, session: str, what: str) -> None:
     assert (status, messages) == (200, [{"jsonrpc": "2.0", "id": 1, "result": {}}])
 
 
-async def test_who_leaves_while_another_begins_to_follow_takes_nothing_from_it(
-    tmp_path: Path,
-) -> None:
-    member = Followed()
+@contextlib.asynccontextmanager
+async def _one_of_two_follows(
+    member: Followed, tmp_path: Path
+) -> AsyncIterator[tuple[Inside, str, str]]:
+    """Two sessions; the first follows the resource, and what is asked now waits for `go_on`."""
     async with behind(member, tmp_path, isolation="Shared") as gateway:
         first, second = await gateway.open_session(), await gateway.open_session()
         member.go_on.set()
         await _follow(gateway, first, "subscribe")
         member.go_on.clear()
         member.arrived.clear()
+        yield gateway, first, second
+
+
+async def test_who_leaves_while_another_begins_to_follow_takes_nothing_from_it(
+    tmp_path: Path,
+) -> None:
+    member = Followed()
+    async with _one_of_two_follows(member, tmp_path) as (gateway, first, second):
         begins = asyncio.create_task(_follow(gateway, second, "subscribe"))
         arrives = asyncio.create_task(member.arrived.wait())
         # The member may be asked again, but need not be.
@@ -200,12 +209,7 @@ async def test_who_begins_to_follow_while_another_leaves_is_asked_for_after_it(
     tmp_path: Path,
 ) -> None:
     member = Followed()
-    async with behind(member, tmp_path, isolation="Shared") as gateway:
-        first, second = await gateway.open_session(), await gateway.open_session()
-        member.go_on.set()
-        await _follow(gateway, first, "subscribe")
-        member.go_on.clear()
-        member.arrived.clear()
+    async with _one_of_two_follows(member, tmp_path) as (gateway, first, second):
         leaves = asyncio.create_task(_follow(gateway, first, "unsubscribe"))
         await asyncio.wait_for(member.arrived.wait(), 5)
         begins = asyncio.create_task(_follow(gateway, second, "subscribe"))
