@@ -243,6 +243,41 @@ async def test_labels_of_a_child_on_somebody_elses_object_change_nothing(api: Ap
     assert after["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
 
 
+async def test_a_group_with_the_name_of_another_ones_service_does_not_take_it(api: Api) -> None:
+    await api.create(GROUPS, group())
+    before = await children(api)
+    await api.create(GROUPS, group(f"{NAME}-peers"))
+    await api.wait_for(GROUPS, f"{NAME}-peers", says("Accepted", "False", "NotOwned"))
+    await api.patch(GROUPS, NAME, {"spec": {"replicas": 1}})
+    await api.wait_for("deployments", NAME, lambda d: d["spec"]["replicas"] == 1)
+    after = await api.get("services", f"{NAME}-peers")
+    known = before["services", f"{NAME}-peers"]["metadata"]
+    assert after["metadata"]["resourceVersion"] == known["resourceVersion"]
+    await api.delete(GROUPS, NAME)
+    await api.wait_for(GROUPS, f"{NAME}-peers", says("Accepted", "True"), within=60)
+
+
+async def test_a_group_that_somebody_else_holds_back_is_left_alone(api: Api) -> None:
+    held = group()
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    await api.create(GROUPS, held)
+    await children(api)
+    await api.create(GROUPS, group("other"))
+    await children(api, "other")
+    await api.delete(GROUPS, NAME)
+    await api.patch("services", NAME, {"spec": {"sessionAffinity": "ClientIP"}})
+    await api.delete("poddisruptionbudgets", NAME)
+    # As an event of another group is worked on after that of this one.
+    await api.delete("poddisruptionbudgets", "other")
+    await api.wait_for("poddisruptionbudgets", "other", lambda _: True)
+    assert (await api.get("services", NAME))["spec"]["sessionAffinity"] == "ClientIP"
+    assert await api.find("poddisruptionbudgets", NAME) is None
+    await api.patch(GROUPS, NAME, {"metadata": {"finalizers": None}})
+    await api.wait_gone(GROUPS, NAME)
+    for place in places():
+        await api.wait_gone(*place, within=60)
+
+
 async def test_what_changed_while_no_operator_ran_is_caught_up_with(
     operator: Operator, api: Api
 ) -> None:
