@@ -60,3 +60,30 @@ async def test_groups_of_other_namespaces_are_not_served(
             assert await there.find("deployments", NAME) is None
     finally:
         await api.delete("namespaces", other)
+
+
+async def test_an_operator_of_the_whole_cluster_serves_namespaces_that_come_later(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    other = f"test-{uuid.uuid4().hex[:10]}"
+    served = group()
+    served["metadata"]["labels"] = {"test": namespace}
+    async with Operator(
+        cluster, namespace, watch_namespaces=(), selector=f"test={namespace}"
+    ) as operator:
+        await api.create("namespaces", {"metadata": {"name": other}})
+        try:
+            async with cluster.api(other) as there:
+                await there.create(GROUPS, served)
+                await children(there)
+                await there.wait_for(GROUPS, NAME, says("Accepted", "True"), within=20)
+                await there.delete(GROUPS, NAME)
+                await there.wait_gone("deployments", NAME, within=60)
+                samples = (await operator.metrics()).get(
+                    "mcpgroup_operator_group_desired_replicas", {}
+                )
+                assert not samples
+        finally:
+            await api.delete("namespaces", other)
+    entries = await cluster.audit_log().since(0, api, operator.user)
+    assert [str(e) for e in entries if e.code == 403] == []
