@@ -92,12 +92,15 @@ class Applier:
             if isinstance(whose, ManagedByOther) and child["kind"] != POD.name:
                 raise OtherOperatorError(whose.mark)
 
-    async def ensure(self, desired: Desired, live: Manifest | None) -> None:
-        """Applies `desired` unless `live` has all of it already.
+    async def ensure(
+        self, desired: Desired, live: Manifest | None, *, is_asked: bool = False
+    ) -> None:
+        """Applies `desired` unless `live` has all of it already. `is_asked`: the API server has
+        just said what is live, nobody need ask it whether a child that is missing is there.
 
         Raises the errors above and those of the client.
         """
-        if live is None:
+        if live is None and not is_asked:
             live = await self._client.find(desired.kind, self._key.namespace, desired.name)
         if live is None:
             await self._confirm(fresh=False)

@@ -158,8 +158,7 @@ class Client:
 
     async def _read(self, verb: str, kind: Kind, path: str, seconds: float) -> Manifest:
         body = await self._request(verb, kind.resource, "GET", path, None, "", seconds)
-        found: Manifest = json.loads(body)
-        return found
+        return _object(f"{verb} {kind.resource}", body)
 
     async def _write(
         self,
@@ -177,8 +176,7 @@ class Client:
         answer = await self._request(
             verb, resource, method, path, json.dumps(body).encode(), content_type, WRITE_SECONDS
         )
-        written: Manifest = json.loads(answer)
-        return written
+        return _object(f"{verb} {resource}", answer)
 
     async def _request(
         self,
@@ -224,6 +222,17 @@ async def _content(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(content) > limit:
             return content[:limit]
     return content
+
+
+def _object(what: str, body: bytes) -> Manifest:
+    """Raises `ServerError` for what no API server says, but something on the way to it may."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise errors.ServerError(what, 200, "the answer is no object")
+    return found
 
 
 def _place(manifest: Manifest) -> tuple[Kind, str, str]:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies_environment
 
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
@@ -93,6 +94,7 @@ class Credentials:
                 with contextlib.suppress(NoClusterError):  # it is being written
                     fresh = await load(self._kubeconfig)
                     self._configuration.api_key = fresh.api_key
+                    self._configuration.refresh_api_key_hook = fresh.refresh_api_key_hook
             return await self.headers() != refused
 
     async def close(self) -> None:
@@ -105,7 +107,11 @@ class _Sessions(RESTClientObject):
 
     def session(self, middlewares: Sequence[Any], limit: int) -> ClientSession:
         self.maxsize = limit
-        self.configuration.client_session_kwargs = {"middlewares": tuple(middlewares)}
+        self.configuration.client_session_kwargs = {
+            "middlewares": tuple(middlewares),
+            # aiohttp looks for a proxy in a thread, at each request.
+            "trust_env": bool(getproxies_environment()),
+        }
         return self._create_pool_manager()
 
 

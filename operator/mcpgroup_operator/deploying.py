@@ -119,8 +119,10 @@ class Deployer:
         """What keeps the child from being there, None when it is."""
         what = f"{child.kind.name} {child.name}"
         try:
-            live = keys if child.kind is SECRET else await applier.find(child.kind, child.name)
-            await applier.ensure(child, live)
+            if child.kind is SECRET:
+                await applier.ensure(child, keys, is_asked=True)
+            else:
+                await applier.ensure(child, await applier.find(child.kind, child.name))
         except NotOursError:
             text = f"{what} is there already and does not belong to this group"
             return no(Reason.NOT_OWNED, text)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
+from mcpgroup_operator.group_metrics import GroupMetrics
 from mcpgroup_operator.kinds import WATCHED
 
 if TYPE_CHECKING:
@@ -18,11 +19,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from mcpgroup_operator.store import Key
     from mcpgroup_operator.watches import Watch
 
 _PREFIX: Final = "mcpgroup_operator_"
-_GROUP_LABELS: Final = ("group_namespace", "group")
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -131,21 +130,7 @@ class Metrics:
             self._polls.labels(result)
         for result in ("ok", "failed"):
             self._events.labels(result)
-        self.desired_replicas = self._group_gauge("desired_replicas", "Gateway pods asked for.")
-        self.ready_replicas = self._group_gauge("ready_replicas", "Gateway pods that are ready.")
-        self.config_generation = self._group_gauge(
-            "config_generation", "Generation that stands in the configuration file."
-        )
-        self.condition = Gauge(
-            f"{_PREFIX}group_condition",
-            "1: the condition is True, 0: False, -1: Unknown.",
-            [*_GROUP_LABELS, "condition"],
-            registry=registry,
-        )
-        self._conditions: dict[Key, set[str]] = {}
-
-    def _group_gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"{_PREFIX}group_{name}", text, _GROUP_LABELS, registry=self.registry)
+        self.groups = GroupMetrics(_PREFIX)
 
     def collect_live(self, read: Callable[[], Iterable[Metric]]) -> None:
         """Adds gauges that are read when they are asked for."""
@@ -153,7 +138,7 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """The text that Prometheus scrapes."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + self.groups.exposition().encode()
 
     # --- the API server
 
@@ -214,36 +199,6 @@ class Metrics:
     def event_posted(self, *, ok: bool) -> None:
         """A Kubernetes Event was posted, or that failed."""
         self._events.labels("ok" if ok else "failed").inc()
-
-    # --- groups
-
-    def group(
-        self,
-        key: Key,
-        *,
-        desired: int,
-        ready: int,
-        generation: int | None,
-        conditions: Mapping[str, str],
-    ) -> None:
-        """What the status of a group says. Conditions have "True", "False" or "Unknown"."""
-        self.desired_replicas.labels(*key).set(desired)
-        self.ready_replicas.labels(*key).set(ready)
-        if generation is not None:
-            self.config_generation.labels(*key).set(generation)
-        for condition, status in conditions.items():
-            self.condition.labels(*key, condition).set({"True": 1, "False": 0}.get(status, -1))
-        self._conditions.setdefault(key, set()).update(conditions)
-
-    def forget(self, key: Key) -> None:
-        """The group is gone."""
-        known = self._conditions.pop(key, None)
-        if known is None:
-            return
-        for gauge in (self.desired_replicas, self.ready_replicas, self.config_generation):
-            gauge.remove(*key)
-        for condition in known:
-            self.condition.remove(*key, condition)
 
 
 class _Live:

@@ -64,10 +64,6 @@ class Reconciler:
             look_in = await self.reconcile(key)
         except errors.NamespaceEndingError:
             workers.forgive(key)
-        except OtherOperatorError as error:
-            workers.forgive(key)
-            workers.add_after(key, self._resync_seconds)
-            await self._reporter.managed_by_other(key, error.mark)
         except errors.NotLeadingError:
             self._metrics.reconcile_failed("not_leading")
             workers.add_failed(key)
@@ -92,7 +88,7 @@ class Reconciler:
     async def reconcile(self, key: Key) -> float | None:
         """Seconds after which to look again whatever happens, None when the group is gone.
 
-        Raises `OtherOperatorError` and the errors of the client.
+        Raises the errors of the client.
         """
         group = self._store.group(key)
         if group is None or group["metadata"].get("deletionTimestamp"):
@@ -110,6 +106,9 @@ class Reconciler:
                 self._forget(key)
                 return None
             return 0.0  # another group of that name: from the start
+        except OtherOperatorError as error:
+            await self._reporter.managed_by_other(key, error.mark)
+            return self._resync_seconds
         observed = self._reporter.observe(key, deployed.accepted)
         waits = [
             await self._refresher.refresh(key, observed),

@@ -51,25 +51,32 @@ class ConfigRefreshes:
     def decide(
         self, uid: str, *, wanted: str, annotated: str | None, told: str, now: float
     ) -> Decision:
-        """`annotated` is the hash in the pod's annotation, `told` the one it last told of."""
+        """`annotated` is the hash in the pod's annotation, `told` the one it last told of. A patch
+        that is to be made is asked for again until it is `patched`."""
         if told == wanted:
             self._of_pod.pop(uid, None)
             return Decision()
         known = self._of_pod.get(uid)
         if known is None or known.config_hash != wanted:
-            self._of_pod[uid] = _Refresh(wanted, now)
+            if annotated != wanted:
+                return Decision(1, REPEAT_SECONDS[0])
             # An operator that has just started does not know when the annotation was written.
-            patch = None if annotated == wanted else 1
-            return Decision(patch, REPEAT_SECONDS[0])
+            known = self._of_pod[uid] = _Refresh(wanted, now)
         if known.patches > len(REPEAT_SECONDS):
             return Decision()
         due = known.first + REPEAT_SECONDS[known.patches - 1]
         if now < due:
             return Decision(None, due - now)
-        known.patches += 1
-        if known.patches > len(REPEAT_SECONDS):
-            return Decision(known.patches)
-        return Decision(known.patches, known.first + REPEAT_SECONDS[known.patches - 1] - now)
+        if known.patches == len(REPEAT_SECONDS):
+            return Decision(known.patches + 1)
+        return Decision(known.patches + 1, known.first + REPEAT_SECONDS[known.patches] - now)
+
+    def patched(self, uid: str, *, wanted: str, patch: int, now: float) -> None:
+        """A patch that was decided was made."""
+        if patch == 1:
+            self._of_pod[uid] = _Refresh(wanted, now)
+        else:
+            self._of_pod[uid].patches = patch
 
     def keep(self, uids: Collection[str]) -> None:
         """Forgets every other pod."""
@@ -113,6 +120,9 @@ class ConfigRefresher:
             )
             if decision.patch is not None:
                 await self._patch(key, pod, observed.config_hash, decision.patch)
+                refreshes.patched(
+                    pod.uid, wanted=observed.config_hash, patch=decision.patch, now=self._clock()
+                )
             if decision.look_in is not None:
                 waits.append(decision.look_in)
         return min(waits, default=None)

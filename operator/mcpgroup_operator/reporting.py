@@ -121,7 +121,7 @@ class Reporter:
         self._poller.remove(key)
         self._throttle.forget(key)
         self._budget.forget(key)
-        self._metrics.forget(key)
+        self._metrics.groups.forget(key)
         self._config_hashes.pop(key, None)
 
     def _expect(self, key: Key, wanted: str | None) -> None:
@@ -175,11 +175,11 @@ class Reporter:
         config_map = self._store.child(CONFIG_MAP, key.namespace, names.child(key.name))
         annotations = (config_map or {}).get("metadata", {}).get("annotations") or {}
         generation = annotations.get(names.CONTENT_GENERATION_ANNOTATION, "")
-        self._metrics.group(
+        self._metrics.groups.set(
             key,
             desired=int((group.get("spec") or {}).get("replicas", 0)),
             ready=sum(1 for row in status.get("gateways", ()) if row["ready"]),
-            generation=int(generation) if generation.isdigit() else None,
+            generation=int(generation) if generation.isdecimal() else None,
             conditions={
                 name: conditions.status_of(status["conditions"], name) or "Unknown"
                 for name in conditions.TYPES

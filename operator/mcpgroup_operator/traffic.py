@@ -135,11 +135,10 @@ class Traffic:
                 raise aiohttp.ClientPayloadError("refused")
             # The version it asks from may be the reason: it is to list anew.
             response.status = 200
-            content: Any = _Expired(response.content)
-        else:
-            content = response.content
         # aiohttp has no hook for the pieces of a stream; kopf reads by `iter_chunked` alone.
-        response.content = _Stream(content, self, watch, begun)  # type: ignore[assignment]
+        response.content = _Stream(  # type: ignore[assignment]
+            response.content, self, watch, begun, refused=bool(reason)
+        )
         return response
 
     async def _ask(
@@ -187,6 +186,12 @@ class Traffic:
         self.listener.restarted(watch)
         self.failed(watch, reason)
 
+    def silent(self, watch: Watch, seconds: float) -> None:
+        """kopf gave a stream up. An API server that has seen no object of a kind sends no bookmarks
+        either: what fails, if anything does, is the next request."""
+        self.listener.restarted(watch)
+        _LOG.debug("%s: silent for %.0f s; opened anew", watch, seconds)
+
     def sound(self, watch: Watch) -> None:
         """A stream works."""
         pace = self._pace(watch)
@@ -210,8 +215,11 @@ class Traffic:
 class _Stream:
     """The content of an answer to a watch, listened to on its way to kopf."""
 
-    def __init__(self, content: Any, traffic: Traffic, watch: Watch, begun: WatchState) -> None:
+    def __init__(
+        self, content: Any, traffic: Traffic, watch: Watch, begun: WatchState, *, refused: bool
+    ) -> None:
         self._content = content
+        self._refused = refused
         self._traffic = traffic
         self._watch = watch
         self._begun = begun
@@ -222,6 +230,10 @@ class _Stream:
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
         """What kopf reads by: the lines of the stream."""
         traffic, watch = self._traffic, self._watch
+        if self._refused:
+            traffic.monitor.end(self._begun)
+            yield _TOO_OLD
+            return
         opened = heard = traffic.clock()
         brought = False
         try:
@@ -230,8 +242,7 @@ class _Stream:
                 traffic.monitor.hear(watch)
                 error = _error(line)
                 if error is not None:
-                    if not isinstance(self._content, _Expired):
-                        traffic.broken(watch, f"an error in the stream: {error}")
+                    traffic.broken(watch, f"an error in the stream: {error}")
                     yield _TOO_OLD
                     return
                 brought = True
@@ -247,24 +258,10 @@ class _Stream:
         except asyncio.CancelledError:
             silent = traffic.clock() - heard
             if silent >= 0.9 * traffic.inactivity_seconds:
-                traffic.broken(watch, f"silent for {silent:.0f} s")
+                traffic.silent(watch, silent)
             raise
         finally:
             traffic.monitor.end(self._begun)
-
-
-class _Expired:
-    """A stream that tells that the version is too old. aiohttp asks for more of it when kopf
-    closes the response: all the rest is that of the answer."""
-
-    def __init__(self, content: Any) -> None:
-        self._content = content
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._content, name)
-
-    async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
-        yield _TOO_OLD
 
 
 async def _lines(content: Any, size: int) -> AsyncIterator[bytes]:

@@ -2,7 +2,8 @@
 
 A key that is asked for while it is worked on is worked on once more afterwards, never twice at
 once. A key that failed waits longer each time, up to `MAX_BACKOFF_SECONDS`; asking for it because
-something changed does not wait, and does not forgive either.
+something changed does not wait, and does not forgive either. Only a server that says when to come
+back is not asked earlier, whatever changed.
 """
 
 from __future__ import annotations
@@ -50,12 +51,15 @@ class WorkQueue(Generic[K]):
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
         self._due: dict[K, float] = {}
+        self._not_before: dict[K, float] = {}
         self._later: list[tuple[float, int, K]] = []
         self._count = itertools.count()
 
     def add(self, key: K, now: float) -> None:
         """Something changed: as soon as possible."""
         if key in self._waiting_since or (key in self._running and key in self._again):
+            return
+        if key not in self._running and self._must_wait(key, now):
             return
         self._observer.added()
         self._due.pop(key, None)
@@ -74,12 +78,16 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._later, (due, next(self._count), key))
 
     def add_failed(self, key: K, now: float, at_least: float = 0.0) -> float:
-        """After a backoff with jitter that doubles with each failure; returns its length."""
+        """After a backoff with jitter that doubles with each failure; returns its length. It is not
+        tried before `at_least` seconds, of which no more than `MAX_BACKOFF_SECONDS` count."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._observer.retried()
         doublings = min(failures - 1, _MAX_DOUBLINGS)
         longest = min(FIRST_BACKOFF_SECONDS * float(2**doublings), MAX_BACKOFF_SECONDS)
+        at_least = min(at_least, MAX_BACKOFF_SECONDS)
         delay = max(at_least, longest * (0.5 + self._random.random() / 2))
+        if at_least > 0:
+            self._not_before[key] = now + at_least
         self.add_after(key, delay, now)
         return delay
 
@@ -90,6 +98,7 @@ class WorkQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """The key is gone for good: nothing of it stays."""
         self._failures.pop(key, None)
+        self._not_before.pop(key, None)
         self._due.pop(key, None)
 
     def take(self, now: float) -> K | None:
@@ -111,8 +120,22 @@ class WorkQueue(Generic[K]):
         del self._running[key]
         if key in self._again:
             self._again.discard(key)
+            if self._must_wait(key, now):
+                return
+            self._due.pop(key, None)
             self._waiting_since[key] = now
             self._ready.append(key)
+
+    def _must_wait(self, key: K, now: float) -> bool:
+        """Whether it is too early for a key; it comes by itself when it is not any more."""
+        earliest = self._not_before.get(key)
+        if earliest is None:
+            return False
+        if earliest <= now:
+            del self._not_before[key]
+            return False
+        self.add_after(key, earliest - now, now)
+        return True
 
     def next_due(self, now: float) -> float | None:
         """When `take` may give a key: `now` when one is ready."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import aiohttp
@@ -18,6 +19,7 @@ from mcpgroup_operator import rbac
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from tests.controlplane.access import Access
@@ -82,13 +84,15 @@ class Operator:
         self._options = [f"{name}={value}" for name, value in options.items() if value]
         self._options += flags
         self.running: Running
+        self.kubeconfig: Path
         self.admin_url = ""
+        self.ready_after = 0.0  # seconds that the last start took
 
     async def __aenter__(self) -> Self:
         access = self._access or await self._install()
         if self._through is not None:
             access = self._through.via(access)
-        config = self._cluster.kubeconfig(access)
+        self.kubeconfig = config = self._cluster.kubeconfig(access)
         entry = [sys.executable, "-P", "-m", "mcpgroup_operator", f"--kubeconfig={config}"]
         env = {"PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'operator'}", "PYTHONUNBUFFERED": "1"}
         self.running = Running(tethered([*entry, *self._options]), env)
@@ -134,10 +138,12 @@ class Operator:
     async def start(self) -> None:
         """Again, after `kill` or `terminate`; with a fresh log and, by default, until ready."""
         self.running.log = ""
+        began = time.monotonic()
         await self.running.start()
         self.admin_url = f"http://127.0.0.1:{await self._admin_port()}"
         if self._wait_ready:
             await self.ready()
+        self.ready_after = time.monotonic() - began
 
     @property
     def log(self) -> str:
@@ -171,6 +177,11 @@ class Operator:
     def memory(self) -> int:
         """Resident bytes."""
         return int(psutil.Process(self.pid).memory_info().rss)
+
+    def processor_seconds(self) -> float:
+        """Time of a core that it has used."""
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
 
     async def _admin_port(self, within: float = 30) -> int:
         """The only port that it listens on."""

@@ -183,6 +183,55 @@ def test_after_all_events_in_any_order_the_store_is_as_the_cluster(
     assert versions == cluster
 
 
+RACES = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "remove", "tell", "answer", "begin list", "read list", "end list"]),
+        NAMES,
+    ),
+    max_size=60,
+)
+
+
+@given(steps=RACES)
+def test_events_answers_and_lists_that_overtake_each_other_end_in_the_truth(
+    steps: list[tuple[str, str]],
+) -> None:
+    """Events come late but in order; an answer to a write of ours comes before or after the event;
+    a list shows one moment between its begin and its end, and events arrive meanwhile."""
+    cluster: dict[str, int] = {}
+    events: list[tuple[str, str, int]] = []
+    store, lists = Store(), []
+    for version, (step, name) in enumerate(steps, start=1):
+        match step:
+            case "put":
+                cluster[name] = version
+                events.append(("put", name, version))
+            case "answer" if name in cluster:
+                store.put(POD, item(POD, name, cluster[name]))
+            case "remove" if name in cluster:
+                del cluster[name]
+                events.append(("remove", name, version))
+            case "tell" if events:
+                kind, told, at = events.pop(0)
+                (store.put if kind == "put" else store.remove)(POD, item(POD, told, at))
+            case "begin list":
+                lists.append(store.begin_list(POD, None))
+            case "read list" if lists and not lists[-1].items:
+                lists[-1].add([item(POD, n, v) for n, v in cluster.items()])
+            case "end list" if lists and lists[0].items:
+                store.finish_list(lists.pop(0))
+    for listing in lists:
+        store.abandon_list(listing)
+    for kind, told, at in events:
+        (store.put if kind == "put" else store.remove)(POD, item(POD, told, at))
+    versions = {
+        pod["metadata"]["name"]: int(pod["metadata"]["resourceVersion"])
+        for pod in store.children(A, POD)
+    }
+    assert versions == cluster
+    assert store._lists == []
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_group_without_children_leaves_nothing_behind(count: int) -> None:
     store = Store()

@@ -94,6 +94,38 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
     assert queue().add_failed("a", 0.0, at_least=7.0) == 7.0
 
 
+def test_a_server_that_says_when_to_come_back_is_not_asked_earlier_whatever_changes() -> None:
+    keys = queue()
+    keys.add("a", 0.0)
+    keys.take(0.0)
+    keys.add("a", 0.5)
+    assert keys.add_failed("a", 1.0, at_least=7.0) == 7.0
+    keys.done("a", 1.0)
+    assert keys.take(1.0) is None
+    keys.add("a", 5.0)
+    assert keys.take(7.9) is None
+    assert keys.next_due(7.9) == 8.0
+    assert keys.take(8.0) == "a"
+    keys.done("a", 9.0)
+    keys.add("a", 9.0)
+    assert keys.take(9.0) == "a"
+
+
+def test_no_server_makes_a_key_wait_for_a_day() -> None:
+    keys = queue()
+    assert keys.add_failed("a", 0.0, at_least=86_400.0) == MAX_BACKOFF_SECONDS
+    keys.add("a", 1.0)
+    assert keys.take(MAX_BACKOFF_SECONDS) == "a"
+
+
+def test_a_key_that_is_gone_need_not_wait_when_it_is_back() -> None:
+    keys = queue()
+    keys.add_failed("a", 0.0, at_least=30.0)
+    keys.forget("a")
+    keys.add("a", 1.0)
+    assert keys.take(1.0) == "a"
+
+
 def test_how_long_the_oldest_work_takes_is_known() -> None:
     keys = queue()
     keys.add("a", 0.0)
