@@ -147,14 +147,14 @@ async def circuit_opens(pod: GatewayPod) -> None:
             await asyncio.sleep(0.02)
 
 
-async def events_of(api: Api) -> list[tuple[str, str]]:
-    """Type and reason of each event of a group."""
-    events = await api.list("events")
-    return [
-        (event["type"], event["reason"])
-        for event in events
-        if event["involvedObject"]["kind"] == "McpServerGroup"
-    ]
+async def told(api: Api, kind: str, reason: str) -> int:
+    """Wait for an event of a group, which is posted after the status; how many there are."""
+
+    def found(events: dict[str, dict[str, Any]]) -> int:
+        groups = [e for e in events.values() if e["involvedObject"]["kind"] == "McpServerGroup"]
+        return sum((e["type"], e["reason"]) == (kind, reason) for e in groups)
+
+    return found(await api.wait_until("events", found))
 
 
 async def test_a_healthy_group_says_so_in_every_column(scene: Scene) -> None:
@@ -204,13 +204,12 @@ async def test_an_open_circuit_on_one_replica_is_a_disagreement_that_names_it(
     assert says("Healthy", "False", "Degraded")(found)
     scene.tell(scene.ill)
     await scene.until(is_well)
+    assert await told(scene.api, "Warning", "CircuitsDiffer") == 1
+    assert await told(scene.api, "Normal", "ReplicasAgree") == 1
     described = await scene.cluster.kubectl(
         "describe", "mcpsg", "demo", namespace=scene.api.namespace
     )
     assert "CircuitsDiffer" in described.out.partition("Events:")[2]
-    told = await events_of(scene.api)
-    assert told.count(("Warning", "CircuitsDiffer")) == 1
-    assert ("Normal", "ReplicasAgree") in told
 
 
 async def test_a_replica_that_cannot_be_asked_makes_what_is_said_of_all_unknown(
@@ -234,7 +233,7 @@ async def test_a_replica_that_cannot_be_asked_makes_what_is_said_of_all_unknown(
     assert (found["status"]["state"], found["status"]["members"]) == ("Healthy", "2/2")
     scene.ill.resume()
     await scene.until(is_well)
-    assert ("Warning", "ReplicaUnreachable") in await events_of(scene.api)
+    assert await told(scene.api, "Warning", "ReplicaUnreachable") >= 1
 
 
 async def test_replicas_with_an_old_configuration_are_named_until_they_have_the_new_one(
@@ -263,7 +262,7 @@ async def test_replicas_with_an_old_configuration_are_named_until_they_have_the_
     for name in ("Accepted", "Available", "ReplicasAgree", "MembersConsistent", "Healthy"):
         times = [condition(each, name)["lastTransitionTime"] for each in (before, after)]
         assert times[0] == times[1], name
-    assert ("Normal", "ConfigApplied") in await events_of(scene.api)
+    assert await told(scene.api, "Normal", "ConfigApplied") == 1
 
 
 async def test_a_member_that_lacks_a_tool_on_one_replica_is_named(scene: Scene) -> None:
