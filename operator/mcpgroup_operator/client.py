@@ -7,7 +7,7 @@ the write can take may write (a lease alone fences nothing).
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
@@ -30,6 +30,13 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 
 Manifest = dict[str, Any]
+
+
+class Page(NamedTuple):
+    """A part of a list; `version` is that of the whole, at which all parts are read."""
+
+    items: list[Manifest]
+    version: int
 
 
 class WriteGate(Protocol):
@@ -77,7 +84,7 @@ class Client:
 
     async def pages(
         self, kind: Kind, namespace: str | None, label_selector: str = ""
-    ) -> AsyncIterator[list[Manifest]]:
+    ) -> AsyncIterator[Page]:
         """All objects of a kind in a namespace, or everywhere, page by page.
 
         Raises `GoneError` when the server forgot the version between two pages.
@@ -88,8 +95,10 @@ class Client:
         while True:
             path = f"{kind.path(namespace)}?{urlencode(query)}"
             page = await self._read("list", kind, path, LIST_SECONDS)
-            yield page.get("items") or []
-            rest = page.get("metadata", {}).get("continue")
+            metadata = page.get("metadata") or {}
+            version = str(metadata.get("resourceVersion", ""))
+            yield Page(page.get("items") or [], int(version) if version.isdigit() else 0)
+            rest = metadata.get("continue")
             if not rest:
                 return
             query["continue"] = rest

@@ -115,7 +115,7 @@ class Lister:
             listing = self._store.begin_list(watch.kind, watch.namespace)
             try:
                 async for page in self._client.pages(watch.kind, watch.namespace, selector):
-                    listing.add(page)
+                    listing.add(page.items, page.version)
             except errors.ApiError as error:
                 _LOG.warning("%s", error)
                 self._metrics.listed(watch.kind.plural, ok=False)

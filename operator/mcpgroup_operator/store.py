@@ -38,16 +38,20 @@ class _Place(NamedTuple):
 
 
 class ListInFlight:
-    """A list that is being read; what events say meanwhile is newer than what it will hold."""
+    """A list that is being read. What events say meanwhile is newer than what it will hold, unless
+    their versions say that they come late."""
 
     def __init__(self, kind: Kind, namespace: str | None) -> None:
         self.kind = kind
         self.namespace = namespace
+        self.version = 0
         self.items: dict[_Place, Manifest] = {}
         self.touched: set[_Place] = set()
 
-    def add(self, items: Iterable[Manifest]) -> None:
-        """A page of it. Only what is kept of each object is held."""
+    def add(self, items: Iterable[Manifest], version: int = 0) -> None:
+        """A page of it. Only what is kept of each object is held. `version` is that of the whole
+        list: nothing older is there that it does not hold."""
+        self.version = version
         for item in items:
             trimmed = trim(self.kind, item)
             metadata = trimmed["metadata"]
@@ -143,17 +147,25 @@ class Store:
         self._listed.add((listing.kind, listing.namespace))
         concerned: set[Key | None] = set()
         for place in self._places(listing.kind, listing.namespace):
-            if place not in listing.items and place not in listing.touched:
+            if place in listing.items:
+                continue
+            version = _version(self._objects[place])
+            if place not in listing.touched or version <= listing.version:
                 concerned.add(_key(place, self._objects[place]))
-                self._bury(place, _version(self._objects[place]))
+                self._bury(place, max(version, listing.version))
                 self._drop(place)
         for place, trimmed in listing.items.items():
-            if place in listing.touched:
-                continue
             known = self._objects.get(place)
-            if known is None or _version(known) < _version(trimmed):
+            if known is not None:
+                newer = _version(known) < _version(trimmed)
+            elif place in listing.touched:
+                # It was deleted meanwhile, and perhaps made anew before the list was read.
+                newer = 0 <= self._gone.get(place, -1) < _version(trimmed)
+            else:
+                newer = True
+            if newer:
                 self._keep(place, trimmed)
-                concerned.add(_key(place, trimmed))
+                concerned |= {_key(place, each) for each in (trimmed, known) if each is not None}
         return {key for key in concerned if key is not None}
 
     # --- inside

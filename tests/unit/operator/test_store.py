@@ -89,6 +89,50 @@ def test_what_events_say_while_a_list_is_read_is_newer_than_the_list() -> None:
     assert store.child(CONFIG_MAP, "tools", "new") is not None
 
 
+def test_a_late_event_while_a_list_is_read_does_not_hide_what_the_list_holds() -> None:
+    """The watch was down and goes on after the list: nothing else tells of version 8."""
+    store = Store()
+    store.put(CONFIG_MAP, item(CONFIG_MAP, "a", 4))
+    listing = store.begin_list(CONFIG_MAP, None)
+    store.put(CONFIG_MAP, item(CONFIG_MAP, "a", 5))
+    listing.add([item(CONFIG_MAP, "a", 8, data={"k": "newest"})], version=9)
+
+    assert store.finish_list(listing) == {A}
+    child = store.child(CONFIG_MAP, "tools", "a")
+    assert child is not None
+    assert child["data"] == {"k": "newest"}
+
+
+def test_a_late_deletion_while_a_list_is_read_does_not_hide_what_was_made_since() -> None:
+    store = Store()
+    store.put(CONFIG_MAP, item(CONFIG_MAP, "a", 4))
+    listing = store.begin_list(CONFIG_MAP, None)
+    store.remove(CONFIG_MAP, item(CONFIG_MAP, "a", 5))
+    listing.add([item(CONFIG_MAP, "a", 8)], version=9)
+
+    assert store.finish_list(listing) == {A}
+    assert store.child(CONFIG_MAP, "tools", "a") is not None
+
+
+def test_a_late_event_while_a_list_is_read_does_not_keep_what_was_deleted_since() -> None:
+    store = Store()
+    store.put(CONFIG_MAP, item(CONFIG_MAP, "a", 4))
+    listing = store.begin_list(CONFIG_MAP, None)
+    store.put(CONFIG_MAP, item(CONFIG_MAP, "a", 5))
+    listing.add([], version=9)
+
+    assert store.finish_list(listing) == {A}
+    assert store.child(CONFIG_MAP, "tools", "a") is None
+    assert store.put(CONFIG_MAP, item(CONFIG_MAP, "a", 7)) == set()
+
+
+def test_a_list_that_moves_a_child_to_another_group_concerns_both() -> None:
+    store = Store()
+    store.put(CONFIG_MAP, item(CONFIG_MAP, "x", 1, group="a"))
+
+    assert listed(store, CONFIG_MAP, item(CONFIG_MAP, "x", 2, group="b")) == {A, Key("tools", "b")}
+
+
 def test_a_list_of_one_namespace_says_nothing_of_another() -> None:
     store = Store()
     store.put(GROUP, item(GROUP, "a", 1))
