@@ -54,6 +54,7 @@ class Reason:
     WAITING_FOR_DELETION: Final = "WaitingForDeletion"
     FORBIDDEN: Final = "Forbidden"
     REJECTED_RESOURCE: Final = "RejectedResource"
+    NOT_WRITTEN: Final = "NotWritten"
     # ConfigApplied
     CONFIG_APPLIED: Final = "ConfigApplied"
     CONFIG_REJECTED: Final = "ConfigRejected"

@@ -27,7 +27,9 @@ from mcpgroup_operator.conditions import Finding, Reason, listed, no
 from mcpgroup_operator.kinds import CONFIG_MAP, GROUP, POD_MONITOR, SECRET
 
 if TYPE_CHECKING:
-    from mcpgroup_operator.children import Children, ChildSettings, Desired
+    from collections.abc import Iterable
+
+    from mcpgroup_operator.children import ChildSettings, Desired, Unwanted
     from mcpgroup_operator.client import Client
     from mcpgroup_operator.metrics import Metrics
     from mcpgroup_operator.store import Key, Store
@@ -74,7 +76,11 @@ class Deployer:
             self._settings.operator_mark,
             _Confirmation(self._client, self._store, key, group["metadata"]["uid"]),
         )
-        keys = await applier.find(SECRET, names.keys_secret(key.name))
+        problems: list[Finding] = []
+        try:
+            keys = await applier.find(SECRET, names.keys_secret(key.name))
+        except errors.ForbiddenError as error:
+            keys, problems = None, [no(Reason.FORBIDDEN, str(error))]
         applier.refuse_other_operators([*self._store.children(key), *([keys] if keys else [])])
         try:
             children = desired(
@@ -86,7 +92,9 @@ class Deployer:
             )
         except ConfigTooLargeError as error:
             return Deployed(no(Reason.CONFIG_TOO_LARGE, str(error)))
-        problems = await self._apply_all(applier, children, keys)
+        # Keys that cannot be read are not made anew.
+        wanted = [c for c in children.desired if not problems or c.kind is not SECRET]
+        problems += await self._apply_all(applier, wanted, children.unwanted, keys)
         if problems:
             reason = problems[0].reason
             texts = [problem.message for problem in problems]
@@ -94,21 +102,24 @@ class Deployer:
         return Deployed(accepted(self._advice(model)))
 
     async def _apply_all(
-        self, applier: Applier, children: Children, keys: Manifest | None
+        self,
+        applier: Applier,
+        wanted: Iterable[Desired],
+        unwanted: Iterable[Unwanted],
+        keys: Manifest | None,
     ) -> list[Finding]:
         problems = []
-        for child in children.desired:
+        for child in wanted:
             if child.kind is POD_MONITOR and not self.serves_pod_monitors:
                 continue
             problem = await self._ensure(applier, child, keys)
             if problem is not None:
                 problems.append(problem)
-        for unwanted in children.unwanted:
-            if unwanted.kind is POD_MONITOR and not self.serves_pod_monitors:
+        for left in unwanted:
+            if left.kind is POD_MONITOR and not self.serves_pod_monitors:
                 continue
-            live = await applier.find(unwanted.kind, unwanted.name)
             try:
-                await applier.prune(unwanted, live)
+                await applier.prune(left, await applier.find(left.kind, left.name))
             except errors.ForbiddenError as error:
                 problems.append(no(Reason.FORBIDDEN, str(error)))
         return problems

@@ -7,10 +7,11 @@ differences are written.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mcpgroup_operator import errors
+from mcpgroup_operator import conditions, errors
 from mcpgroup_operator.applying import GroupGoneError, OtherOperatorError
+from mcpgroup_operator.conditions import Finding, Reason
 from mcpgroup_operator.kinds import GROUP
 
 if TYPE_CHECKING:
@@ -27,8 +28,13 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
+Manifest = dict[str, Any]
+
 BLOCKED_SECONDS: Final = 30.0
 """Until another try when nothing will tell: a foreign object may have gone, a verb been granted."""
+
+PATIENCE_SECONDS: Final = 10.0
+"""Children that cannot be written for longer keep the status from being written no more."""
 
 
 class Reconciler:
@@ -56,6 +62,7 @@ class Reconciler:
         self._random = random
         self._clock = clock
         self._resync_seconds = resync_seconds
+        self._failing_since: dict[Key, float] = {}
 
     async def work(self, key: Key, workers: Workers[Key]) -> None:
         """Reconciles a group and says to `workers` when to look at it again."""
@@ -96,6 +103,14 @@ class Reconciler:
             return None
         try:
             deployed = await self._deployer.deploy(key, group)
+        except OtherOperatorError as error:
+            await self._reporter.managed_by_other(key, error.mark)
+            return self._resync_seconds
+        except errors.NamespaceEndingError:
+            raise
+        except errors.ApiError as error:
+            await self._report_failure(key, group, error)
+            raise
         except GroupGoneError:
             live = await self._client.find(GROUP, *key)
             if live is None:
@@ -109,16 +124,41 @@ class Reconciler:
         except OtherOperatorError as error:
             await self._reporter.managed_by_other(key, error.mark)
             return self._resync_seconds
+        self._failing_since.pop(key, None)
         observed = self._reporter.observe(key, deployed.accepted)
+        # The status first: it is to tell the truth also when pods may not be patched.
         waits = [
-            await self._refresher.refresh(key, observed),
             await self._reporter.report(key, observed),
+            await self._refresher.refresh(key, observed),
             self._resync_seconds * (0.8 + 0.2 * self._random.random()),
         ]
         if deployed.blocked:
             waits.append(BLOCKED_SECONDS * (0.8 + 0.4 * self._random.random()))
         return min(wait for wait in waits if wait is not None)
 
+    async def _report_failure(self, key: Key, group: Manifest, error: errors.ApiError) -> None:
+        """A webhook that is down, for example, may refuse children for hours, while replicas serve
+        and fail. What was accepted stays so; a newer spec cannot be told to be."""
+        now = self._clock()
+        if now - self._failing_since.setdefault(key, now) < PATIENCE_SECONDS:
+            return
+        observed = self._reporter.observe(key, _verdict(group, error))
+        try:
+            await self._reporter.report(key, observed)
+        except errors.ApiError as other:
+            _LOG.warning("%s/%s: %s", *key, other)
+
     def _forget(self, key: Key) -> None:
+        self._failing_since.pop(key, None)
         self._refresher.forget(key)
         self._reporter.forget(key)
+
+
+def _verdict(group: Manifest, error: errors.ApiError) -> Finding:
+    """That of this very generation when there is one, else that it is not known yet."""
+    for condition in (group.get("status") or {}).get("conditions") or ():
+        if condition["type"] == conditions.ACCEPTED and condition.get(
+            "observedGeneration"
+        ) == group["metadata"].get("generation"):
+            return Finding(condition["status"], condition["reason"], condition["message"])
+    return conditions.unknown(Reason.NOT_WRITTEN, f"tried until it works: {error}")
