@@ -85,7 +85,7 @@ def desired(
     unwanted: list[Unwanted] = []
     if spec.gateway.service_account_name is None:
         manifests.append(build_service_account(group, settings))
-    else:
+    elif spec.gateway.service_account_name != name:
         unwanted.append(Unwanted(SERVICE_ACCOUNT, name))
     manifests += [
         build_keys_secret(group, settings, current_keys(group, keys, new_token)),
