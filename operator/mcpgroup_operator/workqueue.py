@@ -25,6 +25,7 @@ else:
 FIRST_BACKOFF_SECONDS: Final = 0.2
 MAX_BACKOFF_SECONDS: Final = 60.0
 _MAX_DOUBLINGS: Final = 12
+_SLACK: Final = 100
 
 
 class QueueObserver(Protocol):
@@ -76,6 +77,10 @@ class WorkQueue(Generic[K]):
             return
         self._due[key] = due
         heapq.heappush(self._later, (due, next(self._count), key))
+        if len(self._later) > 2 * len(self._due) + _SLACK:
+            # Times that no longer count would stay until they pass, minutes later.
+            self._later = [entry for entry in self._later if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._later)
 
     def add_failed(self, key: K, now: float, at_least: float = 0.0) -> float:
         """After a backoff with jitter that doubles with each failure; returns its length. It is not

@@ -181,3 +181,16 @@ def test_no_key_is_worked_on_twice_at_once_and_none_is_lost(
         found.add(taken)
         keys.done(taken, now)
     assert owed <= found
+
+
+def test_times_that_no_longer_count_do_not_pile_up() -> None:
+    keys = queue()
+    for number in range(5_000):
+        now = number / 10
+        keys.add("a", now)
+        assert keys.take(now) == "a"
+        keys.add_after("a", 600.0, now)
+        keys.done("a", now)
+
+    assert len(keys._later) < 200
+    assert keys.next_due(500.0) == 499.9 + 600.0
