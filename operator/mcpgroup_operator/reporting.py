@@ -59,7 +59,7 @@ class Reporter:
         self._wall_clock = wall_clock
         self._throttle: StatusThrottle[Key] = StatusThrottle()
         self._budget: EventBudget[Key] = EventBudget()
-        self._told_of_others: set[str] = set()
+        self._told_of_others: dict[Key, str] = {}
         self._config_hashes: dict[Key, str] = {}
 
     def observe(self, key: Key, accepted: Finding) -> Observed:
@@ -108,13 +108,15 @@ class Reporter:
         return due
 
     async def managed_by_other(self, key: Key, mark: str) -> None:
-        """Says, once for each group, that another operator has it."""
+        """Says, once for each group, that another operator has it, and leaves it to that one."""
+        self._poller.remove(key)
+        self._metrics.forget(key)
         group = self._store.group(key)
-        if group is None or group["metadata"]["uid"] in self._told_of_others:
+        if group is None or group["metadata"]["uid"] == self._told_of_others.get(key):
             return
         _LOG.warning("%s/%s belongs to the operator %s: nothing is written", *key, mark)
         await self._post(key, group, [managed_by_other(mark)], once=True)
-        self._told_of_others.add(group["metadata"]["uid"])
+        self._told_of_others[key] = group["metadata"]["uid"]
 
     def forget(self, key: Key) -> None:
         """The group is gone."""
@@ -123,6 +125,7 @@ class Reporter:
         self._budget.forget(key)
         self._metrics.groups.forget(key)
         self._config_hashes.pop(key, None)
+        self._told_of_others.pop(key, None)
 
     def _expect(self, key: Key, wanted: str | None) -> None:
         """After a change of the file its replicas have news soon."""
@@ -149,7 +152,10 @@ class Reporter:
             self._metrics.status_written(ok=False)
             raise
         self._metrics.status_written(ok=True)
-        self._store.put(GROUP, written)
+        # With other labels it may be nobody's to serve any more: then the watch has told, or will,
+        # that it is gone, at an older version than this one.
+        if written["metadata"].get("labels") == group["metadata"].get("labels"):
+            self._store.put(GROUP, written)
 
     async def _post(
         self, key: Key, group: Manifest, notices: Iterable[Notice], *, once: bool = False

@@ -40,6 +40,7 @@ class Server:
         self.statuses: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.refuses: errors.ApiError | None = None
+        self.relabelled: dict[str, str] | None = None
 
     async def apply(
         self, manifest: dict[str, Any], *, force: bool, subresource: str
@@ -49,7 +50,11 @@ class Server:
         if self.refuses is not None:
             raise self.refuses
         self.statuses.append(manifest["status"])
-        return self.versioned({**cast("Any", self.store.group(KEY)), "status": manifest["status"]})
+        live = {**cast("Any", self.store.group(KEY)), "status": manifest["status"]}
+        if self.relabelled is not None:
+            live["metadata"] = {**live["metadata"], "labels": self.relabelled}
+            self.version += 100
+        return self.versioned(live)
 
     async def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
         if self.refuses is not None:
@@ -289,6 +294,32 @@ def test_another_operators_group_is_told_once() -> None:
     first, second = bench.server.events
     assert first["metadata"]["name"] == second["metadata"]["name"]  # the API server refuses it
     assert bench.server.statuses == []
+
+
+def test_another_operators_group_is_neither_polled_nor_measured_any_more() -> None:
+    bench = Bench()
+    bench.report()
+    asyncio.run(bench.reporter.managed_by_other(KEY, "other.release"))
+    assert bench.polls.removed == [KEY]
+    assert b'group="search"' not in bench.metrics.exposition()
+
+
+def test_a_group_that_is_made_anew_is_told_of_once_more() -> None:
+    bench = Bench()
+    asyncio.run(bench.reporter.managed_by_other(KEY, "other.release"))
+    bench.reporter.forget(KEY)
+    asyncio.run(bench.reporter.managed_by_other(KEY, "other.release"))
+    assert bench.reasons == ["ManagedByOther", "ManagedByOther"]
+
+
+def test_the_answer_to_a_write_does_not_keep_a_group_that_is_selected_no_more() -> None:
+    """Its label was taken away at version 150; the status was written after that, at 207."""
+    bench = Bench()
+    bench.server.relabelled = {"served-by": "another"}
+    bench.report()
+    gone = {"metadata": {**cast("Any", bench.group["metadata"]), "resourceVersion": "150"}}
+    assert bench.store.remove(GROUP, gone) == {KEY}
+    assert bench.store.group(KEY) is None
 
 
 def test_a_group_that_is_gone_leaves_nothing() -> None:
