@@ -121,9 +121,6 @@ class Reconciler:
                 self._forget(key)
                 return None
             return 0.0  # another group of that name: from the start
-        except OtherOperatorError as error:
-            await self._reporter.managed_by_other(key, error.mark)
-            return self._resync_seconds
         self._failing_since.pop(key, None)
         observed = self._reporter.observe(key, deployed.accepted)
         # The status first: it is to tell the truth also when pods may not be patched.

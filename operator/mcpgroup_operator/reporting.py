@@ -110,7 +110,7 @@ class Reporter:
     async def managed_by_other(self, key: Key, mark: str) -> None:
         """Says, once for each group, that another operator has it, and leaves it to that one."""
         self._poller.remove(key)
-        self._metrics.forget(key)
+        self._metrics.groups.forget(key)
         group = self._store.group(key)
         if group is None or group["metadata"]["uid"] == self._told_of_others.get(key):
             return

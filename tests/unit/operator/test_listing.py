@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.unit.operator.virtual_time import VirtualLoop, run
 
 from mcpgroup_operator import errors
+from mcpgroup_operator.client import Page
 from mcpgroup_operator.kinds import CONFIG_MAP, GROUP, POD, WATCHED, Kind
 from mcpgroup_operator.listing import Lister
 from mcpgroup_operator.store import Key, Store
@@ -39,9 +40,7 @@ class Cluster:
         self.open = 0
         self.most_open = 0
 
-    async def pages(
-        self, kind: Kind, namespace: str | None, selector: str
-    ) -> AsyncIterator[list[dict[str, Any]]]:
+    async def pages(self, kind: Kind, namespace: str | None, selector: str) -> AsyncIterator[Page]:
         assert namespace is None
         self.lists.append((self._loop.time(), kind, selector))
         self.open += 1
@@ -51,9 +50,9 @@ class Cluster:
             await asyncio.sleep(self.seconds)
             if kind in self.refused:
                 raise errors.ForbiddenError(f"list {kind.resource}", 403, "no")
-            yield found[:1]
+            yield Page(found[:1], 0)
             await asyncio.sleep(self.seconds)
-            yield found[1:]
+            yield Page(found[1:], 0)
         finally:
             self.open -= 1
 
