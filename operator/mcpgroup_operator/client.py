@@ -1,7 +1,7 @@
 """Requests to the API server, as plain dicts, with typed errors and a deadline each.
 
 Writes pass a gate first: with two operators, only the one whose lease is certain for longer than
-the write can take may write (a lease alone fences nothing).
+the write can take may write (a lease alone fences nothing); and once more when they leave.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from mcpgroup_operator import errors
+from mcpgroup_operator.fencing import FencedBody
 from mcpgroup_operator.kinds import Kind, kind_of
 from mcpgroup_operator.names import FIELD_MANAGER
 
@@ -114,7 +115,7 @@ class Client:
 
     async def raw_get(self, path: str, seconds: float, limit: int) -> bytes:
         """The body at any path, at most `limit` bytes of it; for the proxy to pods."""
-        return await self._request("get", "proxy", "GET", path, None, "", seconds, limit)
+        return await self._request("get", "proxy", "GET", path, None, seconds, limit)
 
     # --- writes
 
@@ -166,7 +167,7 @@ class Client:
     # --- the way there
 
     async def _read(self, verb: str, kind: Kind, path: str, seconds: float) -> Manifest:
-        body = await self._request(verb, kind.resource, "GET", path, None, "", seconds)
+        body = await self._request(verb, kind.resource, "GET", path, None, seconds)
         return _object(f"{verb} {kind.resource}", body)
 
     async def _write(
@@ -182,9 +183,8 @@ class Client:
         if not self._gate.allows(WRITE_SECONDS):
             raise errors.NotLeadingError
         resource = f"{kind.resource}/{subresource}" if subresource else kind.resource
-        answer = await self._request(
-            verb, resource, method, path, json.dumps(body).encode(), content_type, WRITE_SECONDS
-        )
+        fenced = FencedBody(json.dumps(body).encode(), content_type, lambda: self._gate.allows(0.0))
+        answer = await self._request(verb, resource, method, path, fenced, WRITE_SECONDS)
         return _object(f"{verb} {resource}", answer)
 
     async def _request(
@@ -193,15 +193,12 @@ class Client:
         resource: str,
         method: str,
         path: str,
-        body: bytes | None,
-        content_type: str,
+        body: FencedBody | None,
         seconds: float,
         limit: int = -1,
     ) -> bytes:
         what = f"{verb} {resource}"
         headers = {"Accept": "application/json"}
-        if content_type:
-            headers["Content-Type"] = content_type
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         started = self._clock()
         code = "error"
@@ -217,6 +214,8 @@ class Client:
         except TimeoutError as error:
             raise errors.UnreachableError(what, 0, f"no answer within {seconds:g} s") from error
         except aiohttp.ClientError as error:
+            if body is not None and body.held_back:
+                raise errors.NotLeadingError from error
             raise errors.UnreachableError(what, 0, _reason(error)) from error
         finally:
             self._observer.requested(verb, resource, code, self._clock() - started)
