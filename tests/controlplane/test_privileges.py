@@ -206,6 +206,32 @@ async def test_a_second_installation_leaves_alone_what_another_made(
         assert f"{namespace}.mcpgroup" in str(told[0])
 
 
+async def test_an_installation_takes_over_what_the_mark_was_taken_off(
+    cluster: Cluster, api: Api, namespace: str, operator: Operator
+) -> None:
+    """How groups change hands when a release is given another name."""
+    await api.create(GROUPS, group())
+    before = await children(api)
+    pods = await api.wait_until("pods", lambda pods: len(pods) == 2)
+    await api.wait_for(GROUPS, NAME, says("Accepted", "True"), within=20)
+    assert await operator.terminate() == 0
+    async with Operator(cluster, namespace, release="other"):
+        kinds = "configmap,secret,service,serviceaccount,poddisruptionbudget,deployment"
+        mark = ("-l", f"mcpgroup.dev/group={NAME}", "mcpgroup.dev/operator-")
+        await cluster.kubectl("annotate", kinds, *mark, namespace=namespace)
+        for place, child in before.items():
+            after = await api.wait_for(
+                *place,
+                lambda found: (
+                    found["metadata"]["annotations"].get("mcpgroup.dev/operator")
+                    == f"{namespace}.other"
+                ),
+                within=20,
+            )
+            assert after["metadata"]["uid"] == child["metadata"]["uid"]
+    assert set(pods) == {pod["metadata"]["name"] for pod in await api.list("pods")}
+
+
 async def test_of_two_installations_in_one_place_each_group_gets_one(
     cluster: Cluster, api: Api, namespace: str, operator: Operator
 ) -> None:
