@@ -21,7 +21,7 @@ from mcpgroup_operator.client import Client
 from mcpgroup_operator.deploying import Deployer
 from mcpgroup_operator.health import Health
 from mcpgroup_operator.informer import Informer
-from mcpgroup_operator.leases import Elector
+from mcpgroup_operator.leases import Elector, since_boot
 from mcpgroup_operator.listing import Lister
 from mcpgroup_operator.metrics import Metrics
 from mcpgroup_operator.names import operator_mark
@@ -83,7 +83,7 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
         namespace=settings.namespace,
         name=settings.release,
         identity=settings.identity,
-        clock=clock,
+        clock=since_boot,
         wall=lambda: datetime.datetime.now(datetime.UTC),
     )
     client = Client(configuration.host, session, elector, metrics, clock=clock)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcpgroup_operator import errors
@@ -29,6 +30,12 @@ _LOG: Final = logging.getLogger(__name__)
 Manifest = dict[str, Any]
 
 
+def since_boot() -> float:
+    """Seconds of a monotonic clock that goes on while the machine sleeps, where there is one: of a
+    closed laptop the usual one stands still, and a lease that ran out meanwhile seems certain."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class LeaseClient(Protocol):
     """The requests that an election needs."""
 
@@ -44,7 +51,7 @@ class LeadershipLostError(Exception):
 
 
 class Elector:
-    """`run` ends only by `LeadershipLostError` or cancellation. `clock` is monotonic; `wall` is
+    """`run` ends only by `LeadershipLostError` or cancellation. `clock` is `since_boot`; `wall` is
     used for what people read in the Lease."""
 
     def __init__(
@@ -120,17 +127,16 @@ class Elector:
     async def _acquire(self) -> bool:
         found = await self._client.find(LEASE, self._namespace, self._name)
         if found is None:
+            if self._seen[0] is not None and self._is_fresh(LEASE_SECONDS):
+                return False  # it was deleted; whose it was may write yet, and makes it anew
             await self._write(self._client.create, self._lease(None))
             return True
         spec = found.get("spec") or {}
         self._observe(found)
         holder = spec.get("holderIdentity")
-        if holder and holder != self._identity:
-            # By our own clock, from when we first saw this very renewal: clocks of two machines
-            # differ. Looking once a second already costs up to one of the lease's seconds.
-            lease = float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
-            if self._clock() - self._seen[1] < lease - RETRY_SECONDS:
-                return False
+        lease = float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
+        if holder and holder != self._identity and self._is_fresh(lease):
+            return False
         await self._write(self._client.replace, self._lease(found))
         return True
 
@@ -148,12 +154,24 @@ class Elector:
                 return False
             self._held = found
             await self._write(self._client.replace, self._lease(found))
+        except errors.NotFoundError:
+            # Somebody deleted it, and whoever saw it before waits until it would have run out.
+            try:
+                await self._write(self._client.create, self._lease(None))
+            except errors.ConflictError:
+                self._certain_until = None
+                return False
         return True
 
     async def _write(self, write: Callable[[Manifest], Any], lease: Manifest) -> None:
         sent = self._clock()
         self._held = await write(lease)
         self._certain_until = sent + CERTAIN_SECONDS
+
+    def _is_fresh(self, lease: float) -> bool:
+        """By our own clock, from when we first saw this very renewal: clocks of two machines
+        differ. Looking once a second already costs up to one of the lease's seconds."""
+        return self._clock() - self._seen[1] < lease - RETRY_SECONDS
 
     def _observe(self, found: Manifest) -> None:
         version = found["metadata"].get("resourceVersion")

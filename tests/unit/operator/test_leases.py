@@ -3,13 +3,21 @@
 import asyncio
 import copy
 import datetime
+import time
 from typing import Any
 
 import pytest
 
 from mcpgroup_operator import errors
 from mcpgroup_operator.kinds import Kind
-from mcpgroup_operator.leases import CERTAIN_SECONDS, LEASE_SECONDS, Elector, LeadershipLostError
+from mcpgroup_operator.leases import (
+    CERTAIN_SECONDS,
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    Elector,
+    LeadershipLostError,
+    since_boot,
+)
 
 
 class Server:
@@ -229,3 +237,66 @@ async def test_an_answer_that_was_lost_is_no_lost_leadership() -> None:
 
         assert one.is_leading
         task.cancel()
+
+
+async def test_a_lease_that_somebody_deletes_is_the_leaders_again_and_nobody_elses() -> None:
+    server, time = Server(), Time()
+    first = elector(server, time, "one")
+    second = elector(server, time, "two")
+    async with asyncio.TaskGroup() as group:
+        leading = group.create_task(first.run())
+        await time.advance(0)
+        waiting = group.create_task(second.run())
+        await time.advance(10)
+        server.lease = None
+        for _ in range(300):
+            await time.advance(0.1)
+            assert first.is_leading
+            assert not second.leading.is_set()
+
+        leading.cancel()
+        waiting.cancel()
+
+
+async def test_a_deleted_lease_of_a_dead_leader_is_taken_once_it_would_have_run_out() -> None:
+    server, time = Server(), Time()
+    first = elector(server, time, "one")
+    second = elector(server, time, "two")
+    async with asyncio.TaskGroup() as group:
+        dead = group.create_task(first.run())
+        await time.advance(0)
+        waiting = group.create_task(second.run())
+        await time.advance(10)
+        dead.cancel()
+        server.lease = None
+        await time.advance(CERTAIN_SECONDS)
+        assert not second.leading.is_set()
+
+        await time.advance(LEASE_SECONDS - CERTAIN_SECONDS)
+
+        assert second.leading.is_set()
+        waiting.cancel()
+
+
+async def test_a_leader_whose_deleted_lease_another_one_made_anew_writes_no_more() -> None:
+    server, time = Server(), Time()
+    first = elector(server, time, "one")
+    async with asyncio.TaskGroup() as group:
+        losing = group.create_task(lost(first))
+        await time.advance(0)
+        server.lease = None
+        newcomer = group.create_task(elector(server, time, "two").run())
+        await time.advance(RENEW_SECONDS)
+
+        assert not first.allows(0)
+        await time.advance(5)
+        await losing
+        newcomer.cancel()
+
+
+def test_the_clock_of_leases_goes_on_while_the_machine_sleeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = {time.CLOCK_MONOTONIC: 20.0, time.CLOCK_BOOTTIME: 50.0}
+    monkeypatch.setattr(time, "clock_gettime", now.__getitem__)
+    assert since_boot() == 50.0
