@@ -90,14 +90,15 @@ class Reporter:
             return None
         now = self._wall_clock()
         previous = group.get("status") or {}
+        if not observed.is_settled() and previous.get("conditions"):
+            # An operator that has just started knows less than the status that is there says.
+            self._measure(key, group, previous)
+            return _UNSETTLED_SECONDS
         status = build_status(group, observed, previous, now)
         self._measure(key, group, status)
         due = observed.due_in(now)
         if status == previous:
             return due
-        if not observed.is_settled() and previous.get("conditions"):
-            # An operator that has just started knows less than the status that is there says.
-            return _UNSETTLED_SECONDS
         wait = self._throttle.wait(key, previous, status, self._clock())
         if wait > 0:
             return wait if due is None else min(wait, due)

@@ -330,3 +330,16 @@ def test_a_group_that_is_gone_leaves_nothing() -> None:
     bench.store.remove(GROUP, cast("Any", bench.store.group(KEY)))
     assert bench.report() is None
     assert len(bench.server.statuses) == 1
+
+
+def test_until_it_has_asked_every_pod_its_metrics_say_what_the_status_says() -> None:
+    bench = Bench()
+    bench.report()
+    bench.metrics = Metrics("1")
+    bench.reporter = bench.new_reporter()
+    bench.polls.of.clear()
+
+    bench.report()
+
+    ready = 'group_condition{group_namespace="tools",group="search",condition="Ready"} 1\n'
+    assert ready in bench.metrics.exposition().decode()
