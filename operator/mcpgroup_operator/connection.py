@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies_environment
 
+import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.rest import RESTClientObject
@@ -36,6 +37,10 @@ _RENEW_SECONDS = 1.0
 
 class NoClusterError(Exception):
     """Neither a usable kubeconfig nor the files of a pod; the text says what is wrong."""
+
+
+class NoCredentialsError(aiohttp.ClientError):
+    """The token cannot be read, for now: to who makes a request one failure like others."""
 
 
 async def load(kubeconfig: Path | None) -> Configuration:
@@ -80,9 +85,12 @@ class Credentials:
         self._renewing = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
-        """To be sent with a request made now."""
+        """To be sent with a request made now. Raises `NoCredentialsError`."""
         headers: dict[str, str] = {}
-        await self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+        try:
+            await self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+        except (ConfigException, OSError) as error:
+            raise NoCredentialsError(f"no token: {error}") from error
         return headers
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
