@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcpgroup_operator.children import Desired, Unwanted
     from mcpgroup_operator.client import Client
     from mcpgroup_operator.metrics import Metrics
+    from mcpgroup_operator.overruled import Overruled
     from mcpgroup_operator.store import Key, Store
 
 Manifest = dict[str, Any]
@@ -70,6 +71,7 @@ class Applier:
         key: Key,
         mark: str,
         confirm: Confirm,
+        overruled: Overruled,
     ) -> None:
         self._client = client
         self._store = store
@@ -77,6 +79,7 @@ class Applier:
         self._key = key
         self._mark = mark
         self._confirm = confirm
+        self._overruled = overruled
 
     async def find(self, kind: Kind, name: str) -> Manifest | None:
         """The live object: from the store, or from the API server when the store cannot know."""
@@ -104,10 +107,11 @@ class Applier:
             live = await self._client.find(desired.kind, self._key.namespace, desired.name)
         if live is None:
             await self._confirm(fresh=False)
-            self._written(desired.kind, "created", await self._apply(desired, None))
+            self._applied(desired, "created", await self._apply(desired, None))
             return
         self._require_ours(live)
-        if not lacks(desired.manifest, live):
+        missing = lacks(desired.manifest, live)
+        if not missing or self._overruled.explains(self._key, desired, missing):
             return
         if not _has_owner_of(desired.manifest, live):
             # It was orphaned, perhaps by a deletion of the group that we have not heard of yet:
@@ -117,7 +121,7 @@ class Applier:
             written = await self._apply(desired, live)
         except errors.InvalidError:
             written = await self._repair(desired)
-        self._written(desired.kind, "applied", written)
+        self._applied(desired, "applied", written)
 
     async def prune(self, unwanted: Unwanted, live: Manifest | None) -> None:
         """Deletes what is there, ours, and not asked for."""
@@ -158,6 +162,10 @@ class Applier:
             )
             self._written(desired.kind, "repaired", live)
         return await self._apply(desired, live)
+
+    def _applied(self, desired: Desired, action: str, written: Manifest) -> None:
+        self._written(desired.kind, action, written)
+        self._overruled.note(self._key, desired, lacks(desired.manifest, written))
 
     def _written(self, kind: Kind, action: str, written: Manifest) -> None:
         if kind not in (SECRET, POD_MONITOR):

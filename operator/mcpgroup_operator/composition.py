@@ -137,6 +137,7 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
         store,
         metrics,
         ChildSettings(mark, settings.namespace, settings.gateway_image),
+        clock,
     )
     reporter = Reporter(
         client,

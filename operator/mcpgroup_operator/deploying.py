@@ -25,9 +25,10 @@ from mcpgroup_operator.applying import (
 from mcpgroup_operator.children import ConfigTooLargeError, desired
 from mcpgroup_operator.conditions import Finding, Reason, listed, no
 from mcpgroup_operator.kinds import CONFIG_MAP, GROUP, POD_MONITOR, SECRET
+from mcpgroup_operator.overruled import Overruled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mcpgroup_operator.children import ChildSettings, Desired, Unwanted
     from mcpgroup_operator.client import Client
@@ -49,12 +50,18 @@ class Deployer:
     """Applies children of groups."""
 
     def __init__(
-        self, client: Client, store: Store, metrics: Metrics, settings: ChildSettings
+        self,
+        client: Client,
+        store: Store,
+        metrics: Metrics,
+        settings: ChildSettings,
+        clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._store = store
         self._metrics = metrics
         self._settings = settings
+        self._overruled = Overruled(clock)
         self.serves_pod_monitors = False
 
     async def learn_optional_kinds(self) -> None:
@@ -75,6 +82,7 @@ class Deployer:
             key,
             self._settings.operator_mark,
             _Confirmation(self._client, self._store, key, group["metadata"]["uid"]),
+            self._overruled,
         )
         problems: list[Finding] = []
         try:
@@ -100,6 +108,10 @@ class Deployer:
             texts = [problem.message for problem in problems]
             return Deployed(no(reason, listed(texts, "; ")), blocked=True)
         return Deployed(accepted(self._advice(model)))
+
+    def forget(self, key: Key) -> None:
+        """The group is gone."""
+        self._overruled.forget(key)
 
     async def _apply_all(
         self,

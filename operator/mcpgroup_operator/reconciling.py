@@ -147,6 +147,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._failing_since.pop(key, None)
+        self._deployer.forget(key)
         self._refresher.forget(key)
         self._reporter.forget(key)
 

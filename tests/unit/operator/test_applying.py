@@ -11,6 +11,7 @@ from mcpgroup_operator.children.manifests import Desired, sealed
 from mcpgroup_operator.kinds import CONFIG_MAP
 from mcpgroup_operator.metrics import Metrics
 from mcpgroup_operator.names import FIELD_MANAGER, GROUP_LABEL
+from mcpgroup_operator.overruled import TRY_AGAIN_SECONDS, Overruled
 from mcpgroup_operator.store import Key, Store
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def orphan(desired: Desired) -> dict[str, Any]:
 
 
 def applier(api: FakeApi, group: Group) -> Applier:
-    return Applier(cast("Client", api), Store(), Metrics("1"), KEY, MARK, group)
+    overruled = Overruled(lambda: 0.0)
+    return Applier(cast("Client", api), Store(), Metrics("1"), KEY, MARK, group, overruled)
 
 
 async def test_what_is_there_is_not_written() -> None:
@@ -152,3 +154,63 @@ async def test_a_child_of_an_earlier_group_is_taken_over_once_the_new_one_is_kno
     await applier(api, group).ensure(config_map("later"), api.live)
     assert group.asked == [True]
     assert len(api.applied) == 1
+
+
+class Webhook(FakeApi):
+    """Has its own mind about one key."""
+
+    async def apply(self, manifest: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        await super().apply(manifest, force=force)
+        assert self.live is not None
+        self.live = {**self.live, "data": {"key": "as the webhook wants it"}}
+        return self.live
+
+
+class Overruling:
+    """One child, brought there again and again, through a webhook that changes it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.api = Webhook()
+        self.overruled = Overruled(lambda: self.now)
+
+    async def ensure(self, desired: Desired) -> int:
+        """How many writes that was."""
+        before = len(self.api.applied)
+        client, metrics = cast("Client", self.api), Metrics("1")
+        one = Applier(client, Store(), metrics, KEY, MARK, Group(), self.overruled)
+        await one.ensure(desired, self.api.live)
+        return len(self.api.applied) - before
+
+
+async def test_what_a_webhook_changes_is_applied_once_and_not_at_each_reconcile() -> None:
+    child = Overruling()
+    assert [await child.ensure(config_map()) for _ in range(5)] == [1, 0, 0, 0, 0]
+
+
+async def test_another_manifest_is_applied_though_a_webhook_changes_it() -> None:
+    child = Overruling()
+    await child.ensure(config_map())
+    assert await child.ensure(config_map(text="another")) == 1
+
+
+async def test_what_else_is_missing_is_applied_though_a_webhook_changes_some() -> None:
+    child = Overruling()
+    await child.ensure(config_map())
+    assert child.api.live is not None
+    del child.api.live["metadata"]["annotations"]["mcpgroup.dev/operator"]
+    assert await child.ensure(config_map()) == 1
+
+
+async def test_a_webhook_may_have_gone_after_a_while() -> None:
+    child = Overruling()
+    await child.ensure(config_map())
+    child.now = TRY_AGAIN_SECONDS
+    assert [await child.ensure(config_map()) for _ in range(2)] == [1, 0]
+
+
+async def test_what_a_webhook_changed_is_forgotten_with_the_group() -> None:
+    child = Overruling()
+    await child.ensure(config_map())
+    child.overruled.forget(KEY)
+    assert await child.ensure(config_map()) == 1

@@ -66,7 +66,7 @@ def deployed(api: Api, *, pod_monitors: bool = False, **gateway: Any) -> Deploye
     for (kind, _), item in api.objects.items():
         if kind == SERVICE_ACCOUNT.name:
             store.put(SERVICE_ACCOUNT, item)
-    deployer = Deployer(cast("Client", api), store, Metrics("1"), SETTINGS)
+    deployer = Deployer(cast("Client", api), store, Metrics("1"), SETTINGS, lambda: 0.0)
     deployer.serves_pod_monitors = pod_monitors
     return asyncio.run(deployer.deploy(KEY, group))
 
