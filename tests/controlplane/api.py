@@ -13,7 +13,6 @@ from tests.controlplane import kinds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
-    from types import TracebackType
 
     from tests.controlplane.access import Access
 
@@ -60,12 +59,7 @@ class Api:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
     # -- reading

@@ -20,7 +20,6 @@ from mcpgroup_operator import rbac
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from tests.controlplane.access import Access
     from tests.controlplane.api import Api
@@ -104,14 +103,9 @@ class Operator:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *fault: Any) -> None:
         await self._http.close()
-        await self.running.__aexit__(kind, fault, at)
+        await self.running.__aexit__(*fault)
 
     async def _install(self) -> Access:
         """The service account with its roles; those of the whole cluster go with the namespace."""

@@ -20,7 +20,6 @@ from tests.harness.certificates import Authority, signing_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
 
 # Below the range from which the kernel gives ports to outgoing connections.
 _PORTS: Final = range(20000, 32000)
@@ -91,12 +90,7 @@ class ControlPlane:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def stop(self) -> None:

@@ -31,7 +31,6 @@ from tests.harness.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from tests.controlplane.access import Access
     from tests.controlplane.nodes import Node
@@ -166,12 +165,7 @@ class FaultyApi:
         self.server = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
         await self._http.close()
 

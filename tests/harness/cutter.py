@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 class Cutter:
@@ -36,12 +33,7 @@ class Cutter:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
         self.cut()

@@ -23,7 +23,6 @@ from tests.harness.processes import ROOT, alive, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
-    from types import TracebackType
 
 SERVER = ROOT / "tests" / "servers" / "two_eras.py"
 ERAS = ("legacy", "modern")
@@ -117,13 +116,8 @@ class TwoEras:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        await self._stack.__aexit__(kind, fault, at)
+    async def __aexit__(self, *fault: Any) -> None:
+        await self._stack.__aexit__(*fault)
 
     # -- clients
 

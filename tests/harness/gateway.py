@@ -24,7 +24,6 @@ from tests.harness.processes import ROOT, Running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from types import TracebackType
 
     import psutil
 
@@ -117,14 +116,9 @@ class Gateway:
         if self._wait_ready:
             await self.ready()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *fault: Any) -> None:
         await self.http.close()
-        await self.running.__aexit__(kind, fault, at)
+        await self.running.__aexit__(*fault)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     # -- the process

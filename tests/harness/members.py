@@ -20,7 +20,6 @@ from tests.harness.processes import ROOT, Running, until
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
 FAULTY = ROOT / "tests" / "servers" / "faulty.py"
 _NPM_VERSION = "2026.8.31"
@@ -145,12 +144,7 @@ class HttpMember(abc.ABC):
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
 
