@@ -1,6 +1,7 @@
 # make run      serve examples/time.yaml at http://127.0.0.1:8080/mcp (RUN="other.yaml --port 80")
 # make test     format check, lint, types, layers, tests; those against an API server want Go (once)
 # make lint     the same without tests
+# make soak     the operator with a thousand groups on an API server; some minutes (COUNT=1000)
 # make format   write the format
 # make crd      write crds/mcpservergroups.yaml from the models
 #
@@ -12,11 +13,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := crds gateway operator tests
 RUN ?= examples/time.yaml
+COUNT ?= 1000
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint format crd
+.PHONY: run test lint soak format crd
 .DELETE_ON_ERROR:
 
 run: $(VENV)/run.stamp
@@ -35,6 +37,9 @@ test: $(VENV)/test.stamp
 
 lint: $(VENV)/test.stamp
 	$(LINT)
+
+soak: $(VENV)/test.stamp
+	PYTHONPATH=crds:gateway:operator:. $(BIN)/python -m tests.controlplane.soak $(COUNT)
 
 format: $(VENV)/test.stamp
 	$(BIN)/ruff format $(SOURCES)

@@ -121,6 +121,9 @@ class Applier:
             written = await self._apply(desired, live)
         except errors.InvalidError:
             written = await self._repair(desired)
+        except errors.ConflictError:
+            await self._look_again(desired.kind, live)
+            raise
         self._applied(desired, "applied", written)
 
     async def prune(self, unwanted: Unwanted, live: Manifest | None) -> None:
@@ -166,6 +169,17 @@ class Applier:
     def _applied(self, desired: Desired, action: str, written: Manifest) -> None:
         self._written(desired.kind, action, written)
         self._overruled.note(self._key, desired, lacks(desired.manifest, written))
+
+    async def _look_again(self, kind: Kind, known: Manifest) -> None:
+        """What is there is not what was judged: another object of that name, or none. Its watch may
+        be down for long, and the next try is to judge what is there."""
+        if kind in (SECRET, POD_MONITOR):
+            return
+        live = await self._client.find(kind, self._key.namespace, known["metadata"]["name"])
+        if live is None:
+            self._store.remove(kind, known)
+        else:
+            self._store.put(kind, live)
 
     def _written(self, kind: Kind, action: str, written: Manifest) -> None:
         if kind not in (SECRET, POD_MONITOR):

@@ -79,20 +79,29 @@ async def is_idle(operator: Operator) -> bool:
 
 
 async def edit(api: Api, count: int, *, rate: float, seconds: float) -> set[str]:
-    """Change the file of random groups at a steady rate; the groups that were changed.
+    """Change the file of random groups, so many a second; the groups that were changed.
 
-    The rate is kept on average: when the API server is slow, edits overlap.
+    Few edits are under way at once: an API server that is slow is edited more slowly.
     """
     changed: set[str] = set()
     begin = time.monotonic()
     choose = random.Random(1)  # noqa: S311 - no secret
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str, threshold: int) -> None:
+        try:
+            body = {"spec": {"circuitBreaker": {"failureThreshold": threshold}}}
+            await api.patch(GROUPS, name, body)
+        finally:
+            slots.release()
+
     async with asyncio.TaskGroup() as tasks:
         for number in range(int(rate * seconds)):
             await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
             name = name_of(choose.randrange(count))
             changed.add(name)
-            limits = {"circuitBreaker": {"failureThreshold": number % 90 + 2}}
-            tasks.create_task(api.patch(GROUPS, name, {"spec": limits}))
+            await slots.acquire()
+            tasks.create_task(one(name, number % 90 + 2))
     return changed
 
 

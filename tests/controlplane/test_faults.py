@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -233,3 +233,65 @@ async def test_connections_cut_again_and_again_cost_nothing(watches: Watches) ->
     assert threads <= before[0] + 1
     assert files <= before[1] + 10
     assert memory - before[2] < 20 * 2**20
+
+
+async def test_a_kind_that_is_forbidden_for_a_while_holds_up_no_other(watches: Watches) -> None:
+    resource = "poddisruptionbudgets"
+    operator, api = watches.operator, watches.api
+    forbidden = await watches.faulty.inject(Answer(403), verb="list|watch", resource=resource)
+    assert await watches.faulty.cut_watches(resource) == 1
+    await operator.metric_reaches("watch_operations_failed_total", 4, kind=resource)
+    assert await operator.metric("watch_last_event_age_seconds", kind=resource) > 0.5
+    # Everything else goes on, without its watches being opened anew.
+    others = await operator.metric("watch_restarts_total") - await watches.restarts(resource)
+    await watches.change()
+    took = await watches.recovered()
+    print(f"one kind forbidden: a deleted child of another kind is back in {took:.2f} s")
+    assert (
+        await operator.metric("watch_restarts_total") - await watches.restarts(resource) == others
+    )
+    old = (await api.get(resource, "kept"))["metadata"]["uid"]
+    await api.delete(resource, "kept")
+    forbidden.lift()
+    await api.wait_for(resource, "kept", lambda b: b["metadata"]["uid"] != old, within=SOON)
+    assert "poddisruptionbudgets" in operator.log
+
+
+async def test_a_kind_that_is_forbidden_at_the_start_is_named_and_waited_for(
+    cluster: Cluster, api: Api, namespace: str, faulty: FaultyApi
+) -> None:
+    message = 'User "operator" cannot list resource "services" in API group ""'
+    forbidden = await faulty.inject(
+        Answer(403, message=message), verb="list|watch", resource="services"
+    )
+    await api.create(GROUPS, group("a"))
+    async with Operator(cluster, namespace, through=faulty, wait_ready=False) as operator:
+        await operator.metric_reaches("list_operations_failed_total", 1, kind="services")
+        assert await operator.probe("readyz") == (503, f"not listed yet: services in {namespace}")
+        assert await operator.probe("livez") == (200, "ok")
+        assert "cannot list resource" in operator.log
+        assert await api.find("configmaps", "a") is None, "nothing is decided by halves"
+        forbidden.lift()
+        await settled(api, "a")
+
+
+async def test_a_verb_that_is_missing_for_one_kind_is_named_in_the_status(
+    api: Api, faulty: FaultyApi, operator: Operator
+) -> None:
+    message = 'User "operator" cannot patch resource "services" in API group ""'
+    forbidden = await faulty.inject(
+        Answer(403, message=message), verb="patch|create", resource="services"
+    )
+    await api.create(GROUPS, group("a"))
+    found = await api.wait_for(GROUPS, "a", lambda g: condition(g, "Accepted") is not None)
+    accepted = condition(found, "Accepted")
+    assert accepted is not None
+    assert (accepted["status"], accepted["reason"]) == ("False", "Forbidden")
+    assert "cannot patch" in accepted["message"]
+    assert await api.find("deployments", "a") is not None, "the others are made all the same"
+    forbidden.lift()
+
+
+def condition(found: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    conditions = found.get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == kind), None)

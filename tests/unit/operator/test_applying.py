@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from mcpgroup_operator import errors
 from mcpgroup_operator.applying import Applier, GroupGoneError
 from mcpgroup_operator.children.manifests import Desired, sealed
 from mcpgroup_operator.kinds import CONFIG_MAP
@@ -38,6 +39,13 @@ class FakeApi:
         uid = self.live["metadata"]["uid"] if self.live else "made"
         self.live = live(manifest, uid=uid)
         return self.live
+
+
+class ConflictingApi(FakeApi):
+    """Holds another object than the store knows, or none."""
+
+    async def apply(self, manifest: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        raise errors.ConflictError("patch configmaps", 409, "the uid is another one")
 
 
 class Group:
@@ -214,3 +222,19 @@ async def test_what_a_webhook_changed_is_forgotten_with_the_group() -> None:
     await child.ensure(config_map())
     child.overruled.forget(KEY)
     assert await child.ensure(config_map()) == 1
+
+
+@pytest.mark.parametrize("uid", ["another", None])
+async def test_a_conflict_shows_that_the_store_is_behind(uid: str | None) -> None:
+    """A watch may be down for long: the next try is to judge what is there."""
+    known = live(config_map(text="old").manifest, uid="gone", version="7")
+    desired = config_map(text="new")
+    there = None if uid is None else live(desired.manifest, uid=uid, version="9")
+    store = Store()
+    store.put(CONFIG_MAP, known)
+    api = cast("Client", ConflictingApi(there))
+    one = Applier(api, store, Metrics("1"), KEY, MARK, Group(), Overruled(lambda: 0.0))
+    with pytest.raises(errors.ConflictError):
+        await one.ensure(desired, known)
+    found = store.child(CONFIG_MAP, KEY.namespace, KEY.name)
+    assert (found["metadata"]["uid"] if found else None) == uid
