@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _CONNECTIONS = 100
 _RENEW_SECONDS = 1.0
+_LOAD_SECONDS = 60.0
+"""A program that a kubeconfig names may have to ask somebody for a password."""
 
 
 class NoClusterError(Exception):
@@ -49,19 +51,22 @@ async def load(kubeconfig: Path | None) -> Configuration:
     Raises `NoClusterError`.
     """
     configuration = Configuration()
+    where = f"kubeconfig {kubeconfig}" if kubeconfig else "this is no pod (--kubeconfig FILE?)"
     try:
         if kubeconfig is not None:
-            await config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=str(kubeconfig),
-                client_configuration=configuration,
-                persist_config=False,
-            )
+            async with asyncio.timeout(_LOAD_SECONDS):
+                await config.load_kube_config(  # type: ignore[no-untyped-call]
+                    config_file=str(kubeconfig),
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
         else:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
                 client_configuration=configuration
             )
+    except TimeoutError as error:
+        raise NoClusterError(f"{where}: no credentials within {_LOAD_SECONDS:g} s") from error
     except (ConfigException, OSError, ValueError, YAMLError) as error:
-        where = f"kubeconfig {kubeconfig}" if kubeconfig else "this is no pod (--kubeconfig FILE?)"
         raise NoClusterError(f"{where}: {error}") from error
     # A request that failed is retried by who knows whether it is still wanted.
     configuration.retries = None
