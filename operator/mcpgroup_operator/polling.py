@@ -131,12 +131,6 @@ class Poller:
         pod = self._groups.get(key, {}).get(uid)
         return pod.poll if pod is not None else None
 
-    def poll_now(self, key: Key) -> None:
-        """Ask all pods of a group without waiting for their time. An answer that is on its way
-        may be older than the question: such a pod is asked once more."""
-        for pod in self._groups.get(key, {}).values():
-            self._hasten(pod)
-
     def watch_closely(self, key: Key, seconds: float) -> None:
         """Ask the pods of a group every second, each until it has news, at most for so long."""
         loop = asyncio.get_running_loop()
@@ -176,6 +170,8 @@ class Poller:
             self._hasten(pod)
 
     def _hasten(self, pod: _Pod) -> None:
+        """Ask it without waiting for its time. An answer that is on its way may be older than what
+        is new: then once more."""
         if pod.task is not None:
             pod.again = True
         elif pod.timer is not None:

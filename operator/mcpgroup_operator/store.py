@@ -66,13 +66,8 @@ class Store:
         self._of_group: dict[Key, set[_Place]] = {}
         self._gone: OrderedDict[_Place, int] = OrderedDict()
         self._lists: list[ListInFlight] = []
-        self._listed: set[tuple[Kind, str | None]] = set()
 
     # --- questions
-
-    def has_listed(self, kind: Kind, namespace: str | None) -> bool:
-        """Whether a kind was listed once in a namespace (None: everywhere)."""
-        return (kind, namespace) in self._listed
 
     def group(self, key: Key) -> Manifest | None:
         """The group itself."""
@@ -144,7 +139,6 @@ class Store:
     def finish_list(self, listing: ListInFlight) -> set[Key]:
         """What the list does not hold is deleted. Returns the groups with a difference."""
         self.abandon_list(listing)
-        self._listed.add((listing.kind, listing.namespace))
         concerned: set[Key | None] = set()
         for place in self._places(listing.kind, listing.namespace):
             if place in listing.items:

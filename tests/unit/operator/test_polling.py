@@ -292,14 +292,14 @@ def test_pods_that_are_gone_are_not_asked_and_say_nothing_more() -> None:
     play(scene)
 
 
-def test_the_pods_of_a_group_can_be_asked_now() -> None:
+def test_a_pod_that_has_another_address_is_asked_now() -> None:
     async def scene(bench: Bench) -> None:
         bench.poller.set_pods(KEY, [target(1), target(2)])
         await asyncio.sleep(0.5)
-        bench.poller.poll_now(KEY)
+        bench.poller.set_pods(KEY, [target(1, ip="10.0.1.1"), target(2)])
         await asyncio.sleep(0.05)
-        assert len(bench.pods.asked["uid-1"]) == len(bench.pods.asked["uid-2"]) == 2
-        bench.poller.poll_now(Key("tools", "unknown"))
+        assert len(bench.pods.asked["uid-1"]) == 2
+        assert len(bench.pods.asked["uid-2"]) == 1
 
     play(scene)
 
@@ -333,8 +333,8 @@ def test_a_pod_that_is_being_asked_is_asked_once_more() -> None:
         bench.pods.seconds = 0.2
         bench.poller.set_pods(KEY, [target()])
         await asyncio.sleep(0.1)
-        bench.poller.poll_now(KEY)
-        bench.poller.poll_now(KEY)
+        bench.poller.set_pods(KEY, [target(ip="10.0.1.1")])
+        bench.poller.set_pods(KEY, [target(ip="10.0.1.2")])
         await asyncio.sleep(0.5)
         assert len(bench.pods.asked["uid-1"]) == 2
         assert bench.pods.gaps("uid-1") == [pytest.approx(0.2)]
@@ -443,7 +443,7 @@ _STEPS = st.lists(
         st.tuples(st.just("ready"), st.integers(0, 2), st.sets(st.integers(0, 5), max_size=4)),
         st.tuples(st.just("hang"), st.just(0), st.sets(st.integers(0, 5))),
         st.tuples(st.just("refuse"), st.just(0), st.sets(st.integers(0, 5))),
-        st.tuples(st.just("now"), st.integers(0, 2), st.just(set[int]())),
+        st.tuples(st.just("moved"), st.integers(0, 2), st.integers(1, 9).map(lambda at: {at})),
         st.tuples(st.just("closely"), st.integers(0, 2), st.just(set[int]())),
         st.tuples(st.just("remove"), st.integers(0, 2), st.just(set[int]())),
         st.tuples(st.just("wait"), st.integers(0, 60), st.just(set[int]())),
@@ -469,8 +469,9 @@ def test_whatever_happens_each_pod_there_is_is_asked_by_one_question_at_a_time(
                 bench.pods.hang = names
             elif what == "refuse":
                 bench.pods.refuse = names
-            elif what == "now":
-                bench.poller.poll_now(key)
+            elif what == "moved":
+                moved = [target(each, ip=f"10.0.{min(pods)}.1") for each in there.get(key, ())]
+                bench.poller.set_pods(key, moved)
             elif what == "closely":
                 bench.poller.watch_closely(key, 10)
             elif what == "remove":

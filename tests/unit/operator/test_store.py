@@ -140,8 +140,6 @@ def test_a_list_of_one_namespace_says_nothing_of_another() -> None:
 
     assert store.finish_list(listing) == set()
     assert store.group(A) is not None
-    assert store.has_listed(GROUP, "other")
-    assert not store.has_listed(GROUP, "tools")
 
 
 def test_a_list_that_failed_deletes_nothing() -> None:
@@ -150,7 +148,6 @@ def test_a_list_that_failed_deletes_nothing() -> None:
     store.abandon_list(store.begin_list(GROUP, None))
 
     assert store.group(A) is not None
-    assert not store.has_listed(GROUP, None)
 
 
 def test_a_child_that_changes_its_group_concerns_both() -> None:
