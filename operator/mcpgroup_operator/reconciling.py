@@ -125,10 +125,13 @@ class Reconciler:
         observed = self._reporter.observe(key, deployed.accepted)
         # The status first: it is to tell the truth also when pods may not be patched.
         waits = [
-            await self._reporter.report(key, observed),
+            await self._reporter.report(key, group, observed),
             await self._refresher.refresh(key, observed),
             self._resync_seconds * (0.8 + 0.2 * self._random.random()),
         ]
+        if _is_edited(group, self._store.group(key)):
+            # The answer to a request of ours may have shown that: then its event is no news.
+            return 0.0
         if deployed.blocked:
             waits.append(BLOCKED_SECONDS * (0.8 + 0.4 * self._random.random()))
         return min(wait for wait in waits if wait is not None)
@@ -141,7 +144,7 @@ class Reconciler:
             return
         observed = self._reporter.observe(key, _verdict(group, error))
         try:
-            await self._reporter.report(key, observed)
+            await self._reporter.report(key, group, observed)
         except errors.ApiError as other:
             _LOG.warning("%s/%s: %s", *key, other)
 
@@ -150,6 +153,17 @@ class Reconciler:
         self._deployer.forget(key)
         self._refresher.forget(key)
         self._reporter.forget(key)
+
+
+def _is_edited(reconciled: Manifest, current: Manifest | None) -> bool:
+    """Whether a group is not any more what was reconciled, apart from its status."""
+    return current is None or _written_by_others(reconciled) != _written_by_others(current)
+
+
+def _written_by_others(group: Manifest) -> Manifest:
+    ours = ("resourceVersion", "managedFields")
+    metadata = {name: value for name, value in group["metadata"].items() if name not in ours}
+    return {"metadata": metadata, "spec": group.get("spec")}
 
 
 def _verdict(group: Manifest, error: errors.ApiError) -> Finding:

@@ -9,7 +9,7 @@ that was older than the change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcpgroup_operator import errors, names
 from mcpgroup_operator.kinds import POD
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mcpgroup_operator.metrics import Metrics
     from mcpgroup_operator.observation import Observed, ObservedPod
     from mcpgroup_operator.store import Key, Store
+
+Manifest = dict[str, Any]
 
 REPEAT_SECONDS: Final = (5.0, 15.0)
 """After the first patch."""
@@ -119,7 +121,8 @@ class ConfigRefresher:
                 now=self._clock(),
             )
             if decision.patch is not None:
-                await self._patch(key, pod, observed.config_hash, decision.patch)
+                if await self._patch(key, pod, observed.config_hash, decision.patch):
+                    waits.append(0.0)
                 refreshes.patched(
                     pod.uid, wanted=observed.config_hash, patch=decision.patch, now=self._clock()
                 )
@@ -131,7 +134,9 @@ class ConfigRefresher:
         """The group is gone."""
         self._of_group.pop(key, None)
 
-    async def _patch(self, key: Key, pod: ObservedPod, wanted: str, number: int) -> None:
+    async def _patch(self, key: Key, pod: ObservedPod, wanted: str, number: int) -> bool:
+        """Whether the answer shows the pod otherwise than it was known: its event is then no news
+        any more, and the group is to be looked at again."""
         annotations = {
             names.CONFIG_HASH_ANNOTATION: wanted,
             # A patch that changes nothing wakes nobody.
@@ -141,6 +146,16 @@ class ConfigRefresher:
         try:
             written = await self._client.merge_patch(POD, key.namespace, pod.name, patch, "status")
         except (errors.NotFoundError, errors.ConflictError):
-            return  # it is gone, or another one has its name: that one starts with the new file
+            return False  # gone, or another one has its name: that one starts with the new file
+        known = self._store.child(POD, key.namespace, pod.name)
         self._store.put(POD, written)
         self._metrics.child_written(POD.resource, "refreshed")
+        return _seen(known) != _seen(self._store.child(POD, key.namespace, pod.name))
+
+
+def _seen(pod: Manifest | None) -> tuple[Any, ...]:
+    """What a status is made of."""
+    if pod is None:
+        return ()
+    metadata = pod["metadata"]
+    return metadata.get("deletionTimestamp"), metadata.get("labels"), pod.get("status")

@@ -80,16 +80,17 @@ class Reporter:
             ),
         )
 
-    async def report(self, key: Key, observed: Observed) -> float | None:
-        """Writes the status if it must be; seconds after which to come back for it, if so.
+    async def report(self, key: Key, group: Manifest, observed: Observed) -> float | None:
+        """Writes the status if it must be; seconds after which to come back for it, if so. `group`
+        is what was reconciled, and what the status speaks of: it may have been edited meanwhile.
 
         Raises the errors of the client.
         """
-        group = self._store.group(key)
-        if group is None:
+        current = self._store.group(key)
+        if current is None or current["metadata"]["uid"] != group["metadata"]["uid"]:
             return None
         now = self._wall_clock()
-        previous = group.get("status") or {}
+        previous = current.get("status") or {}
         if not observed.is_settled() and previous.get("conditions"):
             # An operator that has just started knows less than the status that is there says.
             self._measure(key, group, previous)

@@ -45,6 +45,7 @@ class Parts:
         self.forgotten: list[Key] = []
         self.others: list[str] = []
         self.telling_fails: Exception | None = None
+        self.edit: Callable[[], object] | None = None
 
     async def deploy(self, key: Key, found: dict[str, Any]) -> Deployed:
         assert found["metadata"]["name"] == key.name
@@ -68,8 +69,11 @@ class Parts:
     async def refresh(self, *_: Any) -> float | None:
         return self.refresh_in
 
-    async def report(self, key: Key, _: Any) -> float | None:
+    async def report(self, key: Key, *_: Any) -> float | None:
         self.reports.append(key)
+        if self.edit is not None:
+            edit, self.edit = self.edit, None
+            edit()
         return self.report_in
 
     def forget(self, key: Key) -> None:
@@ -306,5 +310,43 @@ def test_a_group_made_anew_meanwhile_is_begun_from_the_start() -> None:
         assert found is not None
         assert found["metadata"]["uid"] == "uid-9"
         assert s.parts.forgotten == []
+
+    scene(play)
+
+
+EDITS: dict[str, dict[str, Any]] = {
+    "spec": {"generation": 2},
+    "annotation": {"annotations": {"mcpgroup.dev/rotate-keys": "now"}},
+    "label": {"labels": {"team": "a"}},
+    "deletion": {"deletionTimestamp": "2026-11-30T12:00:00Z"},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_that_the_answer_to_our_own_write_shows_is_not_lost(edit: str) -> None:
+    """Its event is no news to the store any more, so nobody else would ask for the group."""
+
+    async def play(s: Scene) -> None:
+        s.store.put(GROUP, group(GOOD, 5))
+        changed = {**group(GOOD, 5), "metadata": {**group(GOOD, 5)["metadata"], **EDITS[edit]}}
+        changed["metadata"]["resourceVersion"] = "9"
+        s.parts.edit = lambda: s.store.put(GROUP, changed)
+        s.workers.add(GOOD)
+        await asyncio.sleep(1)
+        assert s.parts.times(GOOD) == ([0] if edit == "deletion" else [0, 0])
+        assert (GOOD in s.parts.forgotten) is (edit == "deletion")
+
+    scene(play)
+
+
+def test_an_answer_that_shows_no_edit_is_no_reason_to_look_again() -> None:
+    async def play(s: Scene) -> None:
+        s.store.put(GROUP, group(GOOD, 5))
+        answer = {**group(GOOD, 5), "status": {"state": "Healthy"}}
+        answer["metadata"]["resourceVersion"] = "9"
+        s.parts.edit = lambda: s.store.put(GROUP, answer)
+        s.workers.add(GOOD)
+        await asyncio.sleep(100)
+        assert s.parts.times(GOOD) == [0]
 
     scene(play)

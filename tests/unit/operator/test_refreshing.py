@@ -9,6 +9,7 @@ import pytest
 from tests.unit.operator.observations import HASH, OLD_HASH, never, observed, pod
 
 from mcpgroup_operator import errors
+from mcpgroup_operator.kinds import POD
 from mcpgroup_operator.refreshing import ConfigRefresher, ConfigRefreshes, Decision
 from mcpgroup_operator.store import Key, Store
 
@@ -96,6 +97,7 @@ class Pods:
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.fails: Exception | None = None
         self.written: list[tuple[str, str]] = []
+        self.status: dict[str, Any] = {"phase": "Running", "podIP": "10.0.0.1"}
 
     async def merge_patch(
         self, kind: Kind, namespace: str, name: str, patch: dict[str, Any], subresource: str
@@ -105,7 +107,8 @@ class Pods:
             raise self.fails
         self.patches.append((name, patch["metadata"]))
         metadata = {"name": name, "namespace": namespace, "labels": {}, **patch["metadata"]}
-        return {"metadata": {**metadata, "resourceVersion": str(len(self.patches))}}
+        version = str(100 + len(self.patches))
+        return {"metadata": {**metadata, "resourceVersion": version}, "status": self.status}
 
     def child_written(self, resource: str, action: str) -> None:
         self.written.append((resource, action))
@@ -115,9 +118,14 @@ class Scene:
     def __init__(self) -> None:
         self.now = 100.0
         self.pods = Pods()
+        store = Store()
+        for name in ("search-1", "search-2"):
+            metadata: dict[str, Any] = {"name": name, "namespace": "tools", "labels": {}}
+            metadata["resourceVersion"] = "1"
+            store.put(POD, {"metadata": metadata, "status": self.pods.status})
         self.refresher = ConfigRefresher(
             self.pods,  # type: ignore[arg-type]
-            Store(),
+            store,
             self.pods,  # type: ignore[arg-type]
             lambda: self.now,
         )
@@ -181,3 +189,12 @@ def test_a_group_that_is_forgotten_begins_anew() -> None:
     scene.refresher.forget(KEY)
     scene.refresh(old())
     assert len(scene.pods.patches) == 1, "the annotation is there"
+
+
+def test_what_the_answer_to_a_patch_shows_of_a_pod_is_looked_at() -> None:
+    """The event that told of it is no news to the store any more."""
+    scene = Scene()
+    scene.pods.status = {**scene.pods.status, "podIP": "10.0.0.9"}
+    assert scene.refresh(old()) == 0
+    scene.now += 5
+    assert scene.refresh(old()) == 10

@@ -101,7 +101,7 @@ class Bench:
         self.metrics = Metrics("1")
         self.reporter = self.new_reporter()
         meta = {"namespace": "tools", "name": "search", "labels": names.labels("search")}
-        self.group = {
+        self.group: dict[str, Any] = {
             "apiVersion": GROUP.api_version,
             "kind": GROUP.name,
             "metadata": {**meta, "uid": "uid-search", "generation": 1},
@@ -146,13 +146,37 @@ class Bench:
         facts = {"config_hash": HASH, **facts}
         self.polls.of[f"uid-{name}"] = Poll(report(name, **facts))
 
-    def report(self, finding: Finding | None = None) -> float | None:
+    def report(
+        self, finding: Finding | None = None, reconciled: dict[str, Any] | None = None
+    ) -> float | None:
         observed = self.reporter.observe(KEY, finding or accepted())
-        return asyncio.run(self.reporter.report(KEY, observed))
+        found = reconciled or self.store.group(KEY)
+        return asyncio.run(self.reporter.report(KEY, found or self.group, observed))
 
     @property
     def reasons(self) -> list[str]:
         return [event["reason"] for event in self.server.events]
+
+
+def test_a_status_speaks_of_the_generation_that_was_reconciled() -> None:
+    bench = Bench()
+    reconciled = bench.store.group(KEY)
+    newer = {**bench.group, "metadata": {**bench.group["metadata"], "generation": 2}}
+    bench.put(GROUP, newer)
+    bench.report(reconciled=reconciled)
+    found = bench.store.group(KEY)
+    assert found is not None
+    assert found["status"]["observedGeneration"] == 1
+
+
+def test_another_group_of_that_name_gets_no_status_of_the_one_before() -> None:
+    bench = Bench()
+    reconciled = bench.store.group(KEY)
+    bench.put(GROUP, {**bench.group, "metadata": {**bench.group["metadata"], "uid": "another"}})
+    assert bench.report(reconciled=reconciled) is None
+    found = bench.store.group(KEY)
+    assert found is not None
+    assert "status" not in found or not found["status"]
 
 
 def test_a_status_is_written_once_and_not_again_while_nothing_changes() -> None:
