@@ -50,9 +50,9 @@ class Health:
         return f"not listed yet: {', '.join(unlisted)}" if unlisted else ""
 
     def not_alive(self) -> str:
-        """A restart helps when a watch stays deaf though it was opened anew, or work hangs."""
-        ages = self._monitor.ages()
-        deaf = sorted({w.kind.plural for w, age in ages.items() if age > self._deaf_seconds})
+        """A restart helps when a watch stays deaf though it was opened anew, or work hangs. It does
+        not against a right that was taken away, or one namespace of several that is gone."""
+        deaf = sorted({watch.kind.plural for watch in self._monitor.deaf(self._deaf_seconds)})
         if deaf and self._lister.synced.is_set():
             return f"watches are deaf: {', '.join(deaf)}"
         stuck = self._queue.longest_running(self._clock())

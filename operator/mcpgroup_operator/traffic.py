@@ -155,6 +155,7 @@ class Traffic:
             async with asyncio.timeout(seconds):
                 response = await handler(request)
                 if response.status >= 400:
+                    self.monitor.refuse(watch)
                     return response, await _refusal(response)
                 if read:
                     _show_nothing(response, await response.read())

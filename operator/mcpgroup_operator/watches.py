@@ -69,6 +69,8 @@ class WatchState:
     """When something came last: the head of a list or stream, an event, a bookmark."""
     asked: float
     """When a request was last sent, or ended, well or not."""
+    refused: float
+    """When the API server last said no: that is no silence."""
     requests: int = 0
     """How many are under way, waiting for their time included, and how many streams are open."""
 
@@ -80,7 +82,7 @@ class WatchMonitor:
         self, watches: Iterable[Watch], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
-        self._states = {watch: WatchState(clock(), clock()) for watch in watches}
+        self._states = {watch: WatchState(clock(), clock(), clock()) for watch in watches}
 
     def __contains__(self, watch: object) -> bool:
         return watch in self._states
@@ -89,7 +91,8 @@ class WatchMonitor:
         """kopf starts (anew): everything is given time again."""
         now = self._clock()
         for watch in self._states:
-            self._states[watch] = WatchState(self._states[watch].heard, now)
+            before = self._states[watch]
+            self._states[watch] = WatchState(before.heard, now, before.refused)
 
     def age(self, watch: Watch) -> float:
         """Seconds since something was heard on this watch."""
@@ -98,6 +101,15 @@ class WatchMonitor:
     def ages(self) -> dict[Watch, float]:
         """`age` of all."""
         return {watch: self.age(watch) for watch in self._states}
+
+    def deaf(self, seconds: float) -> list[Watch]:
+        """Watches to which nobody has said anything for so long, not even no."""
+        now = self._clock()
+        return [
+            watch
+            for watch, state in self._states.items()
+            if now - max(state.heard, state.refused) > seconds
+        ]
 
     def lost(self, silence_seconds: float) -> dict[Watch, str]:
         """Watches that will not come back by themselves, and why."""
@@ -126,6 +138,10 @@ class WatchMonitor:
     def hear(self, watch: Watch) -> None:
         """Something came."""
         self._states[watch].heard = self._clock()
+
+    def refuse(self, watch: Watch) -> None:
+        """The API server answered, and the answer was no."""
+        self._states[watch].refused = self._clock()
 
     def end(self, begun: WatchState) -> None:
         """A request, and the stream that it opened, ended. One of an earlier kopf does not

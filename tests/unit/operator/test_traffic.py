@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from random import Random
 from types import SimpleNamespace
@@ -422,3 +423,15 @@ def test_the_api_server_may_be_below_a_path() -> None:
         assert s.listener.told == ["listed configmaps"]
 
     scene(play, prefix="/clusters/one/")
+
+
+@pytest.mark.parametrize("target", [LIST, WATCH])
+def test_a_refusal_is_not_heard_and_yet_no_silence(target: str) -> None:
+    async def play(s: Scene) -> None:
+        await asyncio.sleep(100)
+        with contextlib.suppress(aiohttp.ClientPayloadError):
+            await s.ask(target, refusal(403))
+        assert s.monitor.age(MAPS) == 100
+        assert s.monitor.deaf(50) == [GROUPS]
+
+    scene(play)

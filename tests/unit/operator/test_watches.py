@@ -118,3 +118,13 @@ def test_a_new_start_gives_time_and_keeps_ages(monitor: WatchMonitor, clock: Clo
 def test_a_watch_says_what_it_is() -> None:
     assert str(Watch(DEPLOYMENT, None)) == "watch of apps/deployments in all namespaces"
     assert str(Watch(CONFIG_MAP, "a")) == "watch of configmaps in a"
+
+
+def test_a_watch_that_is_refused_is_not_deaf(monitor: WatchMonitor, clock: Clock) -> None:
+    clock.now += LIMIT
+    monitor.refuse(GROUPS)
+    clock.now += 1
+    assert monitor.deaf(LIMIT) == [MAPS]
+    assert monitor.age(GROUPS) == LIMIT + 1
+    clock.now += LIMIT
+    assert monitor.deaf(LIMIT) == [GROUPS, MAPS]
