@@ -157,6 +157,7 @@ async def compose(settings: Settings, version: str, stack: contextlib.AsyncExitS
         metrics,
         jitter,
         clock,
+        lister.knows,
         resync_seconds=settings.resync_seconds,
     )
     health = Health(

@@ -1,7 +1,8 @@
 """Keeps the store true: one LIST of each kind and place, when kopf listed anew and now and then.
 
-A list that fails is tried again; meanwhile the store keeps what it has. Nothing is decided before
-every kind was listed once (`synced`).
+A list that fails is tried again; meanwhile the store keeps what it has. Nothing is decided of a
+group before every kind was listed once where it is (`knows`); of several namespaces, one that
+cannot be listed holds up no other.
 """
 
 from __future__ import annotations
@@ -55,12 +56,18 @@ class Lister:
         self._done = dict.fromkeys(scope.watches(), 0)
         self._progress = asyncio.Condition()
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._known: set[str | None] = set()
         self.synced = asyncio.Event()
+        """There is a place, or there are several, of which every kind was listed."""
 
     def request(self, watch: Watch) -> None:
         """List it soon, from now on: what a list under way may have missed counts."""
         self._requests[watch] += 1
         self._asked[watch].set()
+
+    def knows(self, namespace: str) -> bool:
+        """Whether all that belongs to groups of a namespace was listed once."""
+        return None in self._known or namespace in self._known
 
     def unlisted(self) -> list[str]:
         """What was never listed: kinds, with their namespace if there are several."""
@@ -73,11 +80,12 @@ class Lister:
         ]
 
     async def refresh(self) -> None:
-        """Lists everything and returns when that is done."""
+        """Lists everything that is known once more, and returns when that is done."""
         wanted = {}
         for watch in self._scope.watches():
-            self.request(watch)
-            wanted[watch] = self._requests[watch]
+            if watch.namespace in self._known:
+                self.request(watch)
+                wanted[watch] = self._requests[watch]
         async with self._progress:
             await self._progress.wait_for(
                 lambda: all(self._done[watch] >= number for watch, number in wanted.items())
@@ -132,5 +140,13 @@ class Lister:
         async with self._progress:
             self._done[watch] = number
             self._progress.notify_all()
-        if all(self._done.values()):
-            self.synced.set()
+        place = watch.namespace
+        if place in self._known or not all(
+            n for w, n in self._done.items() if w.namespace == place
+        ):
+            return
+        self._known.add(place)
+        self.synced.set()
+        for key in self._store.groups():
+            if place in (None, key.namespace):
+                self._concerned(key)

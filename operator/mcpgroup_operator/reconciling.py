@@ -50,6 +50,7 @@ class Reconciler:
         metrics: Metrics,
         random: Random,
         clock: Callable[[], float],
+        knows: Callable[[str], bool],
         *,
         resync_seconds: float,
     ) -> None:
@@ -61,6 +62,7 @@ class Reconciler:
         self._metrics = metrics
         self._random = random
         self._clock = clock
+        self._knows = knows
         self._resync_seconds = resync_seconds
         self._failing_since: dict[Key, float] = {}
 
@@ -93,10 +95,13 @@ class Reconciler:
             self._metrics.reconciled(self._clock() - started)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Seconds after which to look again whatever happens, None when the group is gone.
+        """Seconds after which to look again whatever happens; None when the group is gone, or when
+        not all of its children are known yet (`knows`, by namespace).
 
         Raises the errors of the client.
         """
+        if not self._knows(key.namespace):
+            return None
         group = self._store.group(key)
         if group is None or group["metadata"].get("deletionTimestamp"):
             self._forget(key)

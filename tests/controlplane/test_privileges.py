@@ -154,6 +154,27 @@ async def test_a_kind_that_may_not_be_listed_is_told_by_the_probe_and_in_the_log
         await api.wait_for(GROUPS, NAME, says("Accepted", "True"), within=60)
 
 
+async def test_of_several_namespaces_one_that_is_gone_holds_up_no_other(
+    cluster: Cluster, api: Api, namespace: str
+) -> None:
+    gone = f"gone-{uuid.uuid4().hex[:10]}"
+    rules = [*operator_rules(), *lease_rules("mcpgroup")]
+    await cluster.grant(ACCOUNT, namespace, rules, wide=False)
+    access = await cluster.service_account(ACCOUNT, namespace)
+    async with Operator(
+        cluster,
+        namespace,
+        access=access,
+        watch_namespaces=(gone, namespace),
+        wait_ready=False,
+    ) as operator:
+        await api.create(GROUPS, group())
+        await children(api, within=30)
+        await api.wait_for(GROUPS, NAME, says("Accepted", "True"), within=20)
+        code, text = await operator.probe("readyz")
+        assert (code, gone in text, f"in {namespace}" in text) == (503, True, False)
+
+
 async def test_with_roles_of_namespaces_nothing_is_asked_of_the_whole_cluster(
     cluster: Cluster, api: Api, namespace: str
 ) -> None:

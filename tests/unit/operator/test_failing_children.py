@@ -81,6 +81,7 @@ class Bench:
             metrics,
             random,
             lambda: self.now,
+            lambda _: True,
             resync_seconds=RESYNC,
         )
 

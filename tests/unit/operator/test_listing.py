@@ -29,26 +29,26 @@ def item(kind: Kind, name: str, version: int) -> dict[str, Any]:
 
 
 class Cluster:
-    """Lists take `seconds`; kinds in `refused` are not listed."""
+    """Lists take `seconds`; kinds in `refused` are not listed, and no namespaces in `closed`."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self.items: dict[Kind, list[dict[str, Any]]] = {}
         self.refused: set[Kind] = set()
+        self.closed: set[str | None] = set()
         self.seconds = 0.1
         self.lists: list[tuple[float, Kind, str]] = []
         self.open = 0
         self.most_open = 0
 
     async def pages(self, kind: Kind, namespace: str | None, selector: str) -> AsyncIterator[Page]:
-        assert namespace is None
         self.lists.append((self._loop.time(), kind, selector))
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         try:
             found = list(self.items.get(kind, ()))
             await asyncio.sleep(self.seconds)
-            if kind in self.refused:
+            if kind in self.refused or namespace in self.closed:
                 raise errors.ForbiddenError(f"list {kind.resource}", 403, "no")
             yield Page(found[:1], 0)
             await asyncio.sleep(self.seconds)
@@ -68,8 +68,9 @@ class Counter:
 
 
 class Scene:
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, namespaces: tuple[str, ...] = ()) -> None:
         self.loop = loop
+        self.scope = Scope(namespaces, "team=a")
         self.cluster = Cluster(loop)
         self.store = Store()
         self.concerned: list[Key] = []
@@ -77,7 +78,7 @@ class Scene:
         self.lister = Lister(
             self.cluster,  # type: ignore[arg-type]
             self.store,
-            Scope((), "team=a"),
+            self.scope,
             self.metrics,  # type: ignore[arg-type]
             self.concerned.append,
             Random(1),  # noqa: S311 - jitter
@@ -93,9 +94,9 @@ class Scene:
         return [at for at, listed, _ in self.cluster.lists if listed is kind]
 
 
-def scene(play: Callable[[Scene], Awaitable[None]]) -> None:
+def scene(play: Callable[[Scene], Awaitable[None]], *, namespaces: tuple[str, ...] = ()) -> None:
     async def on_loop(loop: VirtualLoop) -> None:
-        s = Scene(loop)
+        s = Scene(loop, namespaces)
         task = asyncio.create_task(s.lister.run())
         try:
             await play(s)
@@ -234,3 +235,41 @@ def test_ending_while_a_list_is_read_leaves_nothing_behind() -> None:
         assert s.cluster.open == 0
 
     run(on_loop)
+
+
+def test_of_several_namespaces_one_that_is_gone_holds_up_no_other() -> None:
+    """Its roles went with it, so nothing in it may be listed any more."""
+
+    async def play(s: Scene) -> None:
+        s.cluster.closed = {"gone"}
+        s.cluster.items[GROUP] = [item(GROUP, "a", 1)]
+        await s.lister.synced.wait()
+        assert s.lister.knows("tools")
+        assert not s.lister.knows("gone")
+        assert s.concerned[-1] == A
+        began = s.loop.time()
+        await s.lister.refresh()
+        assert s.loop.time() - began < 5
+        assert all(what.endswith(" in gone") for what in s.lister.unlisted())
+
+        s.concerned.clear()
+        s.cluster.closed = set()
+        await asyncio.sleep(60)
+        assert s.lister.knows("gone")
+        assert s.lister.unlisted() == []
+
+    scene(play, namespaces=("gone", "tools"))
+
+
+def test_groups_are_looked_at_when_the_last_kind_of_their_namespace_is_listed() -> None:
+    async def play(s: Scene) -> None:
+        s.cluster.items[GROUP] = [item(GROUP, "a", 1)]
+        s.cluster.refused = {POD}
+        await asyncio.sleep(60)
+        assert not s.lister.knows("tools")
+        s.concerned.clear()
+        s.cluster.refused = set()
+        await s.lister.synced.wait()
+        assert s.concerned == [A]
+
+    scene(play)

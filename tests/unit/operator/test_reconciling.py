@@ -91,6 +91,7 @@ class Parts:
 class Scene:
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
+        self.unknown: set[str] = set()
         self.parts = self.stand_in()
         self.store = Store()
         self.metrics = Metrics("test")
@@ -106,6 +107,7 @@ class Scene:
             self.metrics,
             random,
             loop.time,
+            lambda namespace: namespace not in self.unknown,
             resync_seconds=RESYNC,
         )
         for key in (GOOD, BAD):
@@ -348,5 +350,20 @@ def test_an_answer_that_shows_no_edit_is_no_reason_to_look_again() -> None:
         s.workers.add(GOOD)
         await asyncio.sleep(100)
         assert s.parts.times(GOOD) == [0]
+
+    scene(play)
+
+
+def test_nothing_is_done_for_a_group_whose_children_are_not_known_yet() -> None:
+    async def play(s: Scene) -> None:
+        s.unknown = {GOOD.namespace}
+        s.workers.add(GOOD)
+        await asyncio.sleep(2000)
+        assert s.parts.times(GOOD) == []
+        assert s.parts.forgotten == []
+        s.unknown = set()
+        s.workers.add(GOOD)
+        await asyncio.sleep(1)
+        assert s.parts.times(GOOD) == [2000]
 
     scene(play)
