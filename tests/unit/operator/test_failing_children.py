@@ -50,7 +50,7 @@ class Parts:
     def observe(self, key: Key, verdict: Finding) -> Finding:
         return verdict
 
-    async def report(self, key: Key, observed: Finding) -> float | None:
+    async def report(self, key: Key, group: dict[str, Any], observed: Finding) -> float | None:
         self.verdicts.append(observed)
         return None
 
