@@ -44,7 +44,7 @@ async def test_an_api_server_that_is_away_is_waited_for(private: PrivatePlane) -
         await operator.kill()
         await plane.api_server.kill()
         await operator.start()
-        await asyncio.sleep(5)
+        await asyncio.sleep(3)
         code, said = await operator.probe("readyz")
         assert (code, (await operator.probe("livez"))[0]) == (503, 200)
         assert "mcpservergroups" in said
