@@ -56,6 +56,7 @@ class Lister:
         self._done = dict.fromkeys(scope.watches(), 0)
         self._progress = asyncio.Condition()
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._told: dict[Watch, str] = {}
         self._known: set[str | None] = set()
         self.synced = asyncio.Event()
         """There is a place, or there are several, of which every kind was listed."""
@@ -125,10 +126,13 @@ class Lister:
                 async for page in self._client.pages(watch.kind, watch.namespace, selector):
                     listing.add(page.items, page.version)
             except errors.ApiError as error:
-                _LOG.warning("%s", error)
+                if self._told.get(watch) != str(error):
+                    self._told[watch] = str(error)
+                    _LOG.warning("%s; tried until it works", error)
                 self._metrics.listed(watch.kind.plural, ok=False)
                 return False
             else:
+                self._told.pop(watch, None)
                 for key in self._store.finish_list(listing):
                     self._concerned(key)
                 self._metrics.listed(watch.kind.plural, ok=True)

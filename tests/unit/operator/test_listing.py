@@ -18,6 +18,8 @@ from mcpgroup_operator.watches import Scope, Watch
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    import pytest
+
 RESYNC = 600.0
 A = Key("tools", "a")
 
@@ -273,3 +275,21 @@ def test_groups_are_looked_at_when_the_last_kind_of_their_namespace_is_listed() 
         assert s.concerned == [A]
 
     scene(play)
+
+
+def test_why_a_list_fails_is_logged_once_and_once_more_after_it_worked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def play(s: Scene) -> None:
+        for _ in range(2):
+            s.cluster.refused = {POD}
+            s.lister.request(Watch(POD, None))
+            await asyncio.sleep(300)
+            s.cluster.refused = set()
+            await asyncio.sleep(60)
+
+    scene(play)
+    assert [record.getMessage() for record in caplog.records] == [
+        "list pods: no; tried until it works",
+        "list pods: no; tried until it works",
+    ]
