@@ -90,7 +90,7 @@ class Reporter:
         if current is None or current["metadata"]["uid"] != group["metadata"]["uid"]:
             return None
         now = self._wall_clock()
-        previous = current.get("status") or {}
+        previous = _ours(current.get("status") or {})
         if not observed.is_settled() and previous.get("conditions"):
             # An operator that has just started knows less than the status that is there says.
             self._measure(key, group, previous)
@@ -193,6 +193,12 @@ class Reporter:
                 for name in conditions.TYPES
             },
         )
+
+
+def _ours(status: Manifest) -> Manifest:
+    """Without conditions of others, who may add some, and in our order: a merged one may differ."""
+    found = {entry["type"]: entry for entry in status.get("conditions") or ()}
+    return {**status, "conditions": [found[name] for name in conditions.TYPES if name in found]}
 
 
 def _target(pod: Manifest) -> Target | None:

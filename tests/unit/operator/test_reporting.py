@@ -190,6 +190,18 @@ def test_a_status_is_written_once_and_not_again_while_nothing_changes() -> None:
     assert bench.server.events == []
 
 
+def test_a_condition_that_somebody_else_adds_is_no_reason_to_write() -> None:
+    bench = Bench()
+    bench.report()
+    live = cast("Any", bench.store.group(KEY))
+    others = [{"type": "Audited", "status": "True"}, *reversed(live["status"]["conditions"])]
+    bench.put(GROUP, {**live, "status": {**live["status"], "conditions": others}})
+    for _ in range(5):
+        bench.now += 60
+        assert bench.report() is None
+    assert len(bench.server.statuses) == 1
+
+
 def test_a_change_waits_for_its_turn_and_the_last_state_is_written() -> None:
     bench = Bench()
     bench.report()
