@@ -75,6 +75,7 @@ class Elector:
         self._certain_until: float | None = None
         self._held: Manifest | None = None
         self._seen: tuple[object, float] = (None, clock())
+        self._told = ""
         self.leading = asyncio.Event()
 
     @property
@@ -120,8 +121,11 @@ class Elector:
         except errors.ConflictError:
             return False
         except errors.ApiError as error:
-            _LOG.warning("lease %s/%s: %s", self._namespace, self._name, error)
+            if str(error) != self._told:
+                self._told = str(error)
+                _LOG.warning("lease %s/%s: %s", self._namespace, self._name, error)
             return False
+        self._told = ""
         return done
 
     async def _acquire(self) -> bool:

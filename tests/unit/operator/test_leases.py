@@ -300,3 +300,13 @@ def test_the_clock_of_leases_goes_on_while_the_machine_sleeps(
     now = {time.CLOCK_MONOTONIC: 20.0, time.CLOCK_BOOTTIME: 50.0}
     monkeypatch.setattr(time, "clock_gettime", now.__getitem__)
     assert since_boot() == 50.0
+
+
+async def test_why_a_lease_cannot_be_had_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    server, time = Server(), Time()
+    server.fault = errors.UnreachableError("get leases", 0, "refused")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(elector(server, time, "one").run())
+        await time.advance(60)
+        task.cancel()
+    assert len(caplog.records) == 1
