@@ -41,7 +41,7 @@ async def test_an_api_server_that_is_away_is_waited_for(private: PrivatePlane) -
     operator = Operator(cluster, NAMESPACE, wait_ready=False)
     async with cluster.api(NAMESPACE) as api, operator:
         # While it starts.
-        await operator.kill()
+        assert await operator.terminate() == 0
         await plane.api_server.kill()
         await operator.start()
         await asyncio.sleep(3)
