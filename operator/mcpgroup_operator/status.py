@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mcpgroup_operator.observation import Observed, ObservedPod
 
-MAX_ROWS: Final = 100
+MAX_ROWS: Final = 128
 UNKNOWN_STATE: Final = "Unknown"
 """Of a replica that tells nothing, and of a group whose counted replicas all do."""
 

@@ -611,10 +611,10 @@ def test_a_row_is_dated_by_its_own_last_change() -> None:
     ]
 
 
-def test_no_more_than_a_hundred_rows_are_kept() -> None:
+def test_a_rollout_of_a_hundred_replicas_has_all_its_rows_and_there_is_a_bound() -> None:
     pods = [pod(f"search-{number:03}") for number in range(130, 0, -1)]
     rows = status_of(observed(*pods))["gateways"]
-    assert [row["pod"] for row in rows] == [f"search-{number:03}" for number in range(1, 101)]
+    assert [row["pod"] for row in rows] == [f"search-{number:03}" for number in range(1, 129)]
 
 
 # --- laws
