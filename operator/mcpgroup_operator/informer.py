@@ -33,6 +33,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 0.25
 _SERVED_SECONDS: Final = 2.0
 _MAX_PAUSE_SECONDS: Final = 10.0
 _STEADY_SECONDS: Final = 300.0
@@ -159,6 +160,8 @@ class Informer:
             )
         finally:
             await credentials.close()
+            # Connections over TLS are closed by the loop, a moment after their session.
+            await asyncio.sleep(_CLOSE_SECONDS)
 
     def _hand_over(
         self, ours: asyncio.AbstractEventLoop, kind: Kind, stop: threading.Event

@@ -108,11 +108,20 @@ class Elector:
         held, self._held, self._certain_until = self._held, None, None
         if held is None:
             return
-        held["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
-            await self._client.replace(held)
+            try:
+                await self._let_go(held)
+            except errors.ConflictError:
+                # Perhaps our own renewal, which arrived and whose answer nobody waited for.
+                found = await self._client.find(LEASE, self._namespace, self._name)
+                if found is not None and found["spec"].get("holderIdentity") == self._identity:
+                    await self._let_go(found)
         except errors.ApiError as error:
             _LOG.warning("the lease is not released, it runs out by itself: %s", error)
+
+    async def _let_go(self, held: Manifest) -> None:
+        free = {**held["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        await self._client.replace({**held, "spec": free})
 
     async def _try(self, step: Callable[[], Any]) -> bool:
         """Whether it succeeded. A lost race is no error worth telling."""

@@ -223,6 +223,41 @@ async def test_a_write_must_end_while_the_lease_is_certain() -> None:
         task.cancel()
 
 
+async def test_a_lease_is_released_although_its_last_renewal_was_never_answered() -> None:
+    server, time = Server(), Time()
+    one = elector(server, time, "one")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(one.run())
+        await time.advance(0)
+        server.version += 1  # it arrived while the process was ending
+        assert server.lease is not None
+        server.lease["metadata"]["resourceVersion"] = str(server.version)
+        task.cancel()
+        await settle()
+
+        await one.release()
+
+    assert server.lease["spec"]["holderIdentity"] == ""
+
+
+async def test_a_lease_that_another_one_took_is_left_to_it() -> None:
+    server, time = Server(), Time()
+    one = elector(server, time, "one")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(one.run())
+        await time.advance(0)
+        server.version += 1
+        assert server.lease is not None
+        server.lease["metadata"]["resourceVersion"] = str(server.version)
+        server.lease["spec"]["holderIdentity"] = "two"
+        task.cancel()
+        await settle()
+
+        await one.release()
+
+    assert server.lease["spec"]["holderIdentity"] == "two"
+
+
 async def test_an_answer_that_was_lost_is_no_lost_leadership() -> None:
     server, time = Server(), Time()
     one = elector(server, time, "one")
