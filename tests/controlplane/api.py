@@ -23,6 +23,9 @@ _TYPES: Final = {
     "strategic": "application/strategic-merge-patch+json",
 }
 _REQUEST_SECONDS: Final = 30.0
+CLOSE_SECONDS: Final = 0.1
+"""Connections over TLS are closed by the loop, a moment after their session: one that the loop
+does not outlive is found by whichever test comes next."""
 
 
 Changes = list[tuple[str, dict[str, Any]]]
@@ -61,6 +64,7 @@ class Api:
 
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
+        await asyncio.sleep(CLOSE_SECONDS)
 
     # -- reading
 

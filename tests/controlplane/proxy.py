@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
+from tests.controlplane.api import CLOSE_SECONDS
 from tests.controlplane.faults import (
     OF_STREAMS,
     Action,
@@ -168,6 +169,7 @@ class FaultyApi:
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
         await self._http.close()
+        await asyncio.sleep(CLOSE_SECONDS)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         asked = Asked.of(request.method, request.path, request.query)
