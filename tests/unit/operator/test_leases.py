@@ -47,6 +47,13 @@ class Server:
             raise errors.ConflictError("update", 409, "changed meanwhile")
         return self._keep(manifest)
 
+    def renewed_unheard(self, holder: str) -> None:
+        """A write of `holder` arrived, and its answer reached nobody."""
+        assert self.lease is not None
+        self.lease["spec"]["holderIdentity"] = holder
+        self.version += 1
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
+
     def _maybe_fail(self) -> None:
         if self.fault is not None:
             raise self.fault
@@ -223,39 +230,25 @@ async def test_a_write_must_end_while_the_lease_is_certain() -> None:
         task.cancel()
 
 
-async def test_a_lease_is_released_although_its_last_renewal_was_never_answered() -> None:
+@pytest.mark.parametrize(
+    ("renewed_by", "left_to"),
+    [("one", ""), ("two", "two")],
+    ids=["its last renewal was never answered", "another one took it"],
+)
+async def test_only_its_holder_releases_a_lease(renewed_by: str, left_to: str) -> None:
     server, time = Server(), Time()
     one = elector(server, time, "one")
     async with asyncio.TaskGroup() as group:
         task = group.create_task(one.run())
         await time.advance(0)
-        server.version += 1  # it arrived while the process was ending
-        assert server.lease is not None
-        server.lease["metadata"]["resourceVersion"] = str(server.version)
+        server.renewed_unheard(renewed_by)
         task.cancel()
         await settle()
 
         await one.release()
 
-    assert server.lease["spec"]["holderIdentity"] == ""
-
-
-async def test_a_lease_that_another_one_took_is_left_to_it() -> None:
-    server, time = Server(), Time()
-    one = elector(server, time, "one")
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(one.run())
-        await time.advance(0)
-        server.version += 1
-        assert server.lease is not None
-        server.lease["metadata"]["resourceVersion"] = str(server.version)
-        server.lease["spec"]["holderIdentity"] = "two"
-        task.cancel()
-        await settle()
-
-        await one.release()
-
-    assert server.lease["spec"]["holderIdentity"] == "two"
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"] == left_to
 
 
 async def test_an_answer_that_was_lost_is_no_lost_leadership() -> None:
@@ -264,9 +257,7 @@ async def test_an_answer_that_was_lost_is_no_lost_leadership() -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(one.run())
         await time.advance(0)
-        server.version += 1  # our own renewal arrived, its answer did not
-        assert server.lease is not None
-        server.lease["metadata"]["resourceVersion"] = str(server.version)
+        server.renewed_unheard("one")
 
         await time.advance(30)
 
